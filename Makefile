@@ -1,0 +1,61 @@
+# `make help` lists the targets. PYTHON=... chooses the interpreter (3.10 or newer) the environment is made with.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Real recordings for the demo and its tests. Only the files inside are used, so its dependencies are not wanted.
+DATA := --no-deps aeon==1.6.0
+SUITES := tests/unit tests/contract tests/integration
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format bench wheel test-wheel clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+install: $(VENV)/.installed-demo ## make .venv and install edged with all the demo needs
+
+demo: $(VENV)/.installed-demo ## the whole path on real data: train, convert, serve over MQTT, measure
+	$(BIN)/edged demo $(ARGS)
+
+test: lint ## lint, then unit, contract and integration tests (ARGS="-k name" passes options to pytest)
+	$(BIN)/python -m pytest -m "not zoo and not bench" $(SUITES) $(ARGS)
+
+lint: $(VENV)/.installed-dev ## ruff, mypy, import rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev ## let ruff format and mend
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(VENV)/.installed-dev ## the benchmarks
+	$(BIN)/python -m pytest -m bench tests/bench $(ARGS)
+
+wheel: $(VENV)/.installed-dev ## build dist/*.whl
+	$(BIN)/python -m build --wheel --outdir dist
+
+test-wheel: $(VENV)/.installed-dev ## build the wheel and test it, installed by itself, away from the sources
+	bash .ci/wheel-test.sh $(BIN)/python
+
+clean: ## remove everything that was made, .venv too
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find edged converters delegates tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@bash .ci/make-venv.sh $(VENV) $(PYTHON)
+
+# A stamp per set of extras: a second run installs nothing, a changed pyproject.toml installs again.
+$(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
+	@echo "installing edged with TensorFlow into $(VENV), a minute or two"
+	$(PIP) -e '.[demo]'
+	$(PIP) $(DATA)
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	@echo "installing edged with TensorFlow and the tools into $(VENV), a minute or two"
+	$(PIP) -e '.[dev]'
+	$(PIP) $(DATA)
+	@touch $@

@@ -1,0 +1,35 @@
+"""The CPU: XNNPACK where the runtime applies it (ai-edge-litert: float and int8; tflite-runtime: float only).
+
+Options: `xnnpack: false` keeps to the runtime's own kernels, which is the reference that others are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, ClassVar
+
+from delegates.base import Probe
+
+
+class Cpu:
+    """The delegate that is always there."""
+
+    name: ClassVar[str] = "cpu"
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        options = dict(options or {})
+        self._xnnpack = bool(options.pop("xnnpack", True))
+        if options:
+            msg = f"cpu: unknown option {sorted(options)[0]!r} (known: xnnpack)"
+            raise ValueError(msg)
+
+    def probe(self) -> Probe:
+        """Return available: every machine has it."""
+        return Probe(available=True, device="cpu")
+
+    def open(self, interpreter_module: ModuleType) -> Mapping[str, Any]:
+        """Return the op resolver to use; XNNPACK is applied by the runtime at allocate_tensors."""
+        kind = interpreter_module.OpResolverType
+        resolver = kind.AUTO if self._xnnpack else kind.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        return {"experimental_op_resolver_type": resolver}

@@ -1,0 +1,22 @@
+"""edged: TensorFlow SavedModels on edge boxes, served over MQTT with a known P99."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edged.client import Client, Result
+
+__version__ = "0.1.0"
+
+__all__ = ["Client", "Result", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    # PEP 562: the SDK brings numpy and a transport, which the daemon's start must not pay for.
+    if name in ("Client", "Result"):
+        from edged import client  # noqa: PLC0415 - loaded on demand, see above
+
+        return getattr(client, name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

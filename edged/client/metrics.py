@@ -1,0 +1,142 @@
+"""A device's metrics message, read without trust: what is missing or wrong in it is None or absent, never an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edged.client.status import number, parse_object, text, whole
+from edged.latency import FEW, Histogram
+from edged.request import Buffer
+
+FORMAT = 1
+MAX_MODELS = 64
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """Latency of `n` requests, microseconds."""
+
+    n: int = 0
+    p50_us: float | None = None
+    p90_us: float | None = None
+    p99_us: float | None = None
+    p999_us: float | None = None
+    max_us: float | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few samples for a percentile to mean much."""
+        return self.n < FEW
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts and the latency by stage (`total` and the stages of a request)."""
+
+    requests: int = 0
+    ok: int = 0
+    errors: Mapping[str, int] = field(default_factory=dict)
+    latency: Mapping[str, Percentiles] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Percentiles:
+        """Latency from the first byte in to the last byte out."""
+        return self.latency.get("total", Percentiles())
+
+    @property
+    def failed(self) -> int:
+        """Answers that were errors."""
+        return sum(self.errors.values())
+
+
+@dataclass(frozen=True)
+class ModelMetrics:
+    """One model. histogram: of the total since start, None when there is none that can be read."""
+
+    version: int | None
+    runtime: str
+    delegate: str
+    queue_requests: int | None
+    since_start: Figures
+    interval: Figures
+    histogram: Histogram | None
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One message. interval_s: what `interval` figures cover. bad_histograms: how many could not be read."""
+
+    boot: str
+    seq: int
+    interval_s: float
+    rss_bytes: int | None
+    models: Mapping[str, ModelMetrics]
+    received_ns: int
+    bad_histograms: int
+
+
+def parse_metrics(payload: Buffer, received_ns: int) -> Metrics | None:
+    """Read a metrics payload; None when it is none, or of another format."""
+    document = parse_object(payload)
+    if document is None or document.get("format") != FORMAT:
+        return None
+    found = mapping(document.get("models"))
+    histograms = {name: mapping(mapping(body).get("histograms")).get("total") for name, body in found.items()}
+    read = {name: _histogram(value) for name, value in histograms.items()}
+    models = {name: _model(mapping(found[name]), read[name]) for name in list(found)[:MAX_MODELS]}
+    return Metrics(
+        boot=text(document.get("boot")),
+        seq=whole(document.get("seq")) or 0,
+        interval_s=number(document.get("interval_s")) or 0.0,
+        rss_bytes=whole(mapping(document.get("process")).get("rss_bytes")),
+        models=models,
+        received_ns=received_ns,
+        bad_histograms=sum(value is not None and read[name] is None for name, value in histograms.items()),
+    )
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """The value as an object, an empty one when it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def _model(body: Mapping[str, Any], histogram: Histogram | None) -> ModelMetrics:
+    return ModelMetrics(
+        version=whole(body.get("version")),
+        runtime=text(body.get("runtime")),
+        delegate=text(body.get("delegate")),
+        queue_requests=whole(mapping(body.get("queue")).get("requests")),
+        since_start=_figures(mapping(body.get("since_start"))),
+        interval=_figures(mapping(body.get("interval"))),
+        histogram=histogram,
+    )
+
+
+def _figures(body: Mapping[str, Any]) -> Figures:
+    errors = {text(code): whole(count) or 0 for code, count in mapping(body.get("errors")).items()}
+    latency = {text(stage): _percentiles(mapping(value)) for stage, value in mapping(body.get("latency")).items()}
+    return Figures(whole(body.get("requests")) or 0, whole(body.get("ok")) or 0, errors, latency)
+
+
+def _percentiles(body: Mapping[str, Any]) -> Percentiles:
+    p50, p90, p99, p999, largest = (number(body.get(f"{name}_us")) for name in ("p50", "p90", "p99", "p999", "max"))
+    return Percentiles(whole(body.get("n")) or 0, p50, p90, p99, p999, largest)
+
+
+def percentiles_of(histogram: Histogram) -> Percentiles:
+    """The percentiles of a histogram, microseconds."""
+    p50, p90, p99, p999 = (histogram.percentile(q) for q in (50, 90, 99, 99.9))
+    if p50 is None or p90 is None or p99 is None or p999 is None:
+        return Percentiles()
+    return Percentiles(histogram.count, p50 / 1e3, p90 / 1e3, p99 / 1e3, p999 / 1e3, histogram.max_ns / 1e3)
+
+
+def _histogram(value: object) -> Histogram | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return Histogram.decode(value)
+    except ValueError:
+        return None

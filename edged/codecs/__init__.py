@@ -1,0 +1,73 @@
+"""The table of codecs: a name, where its class is, its content type. A codec is imported when it is first asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from typing import NamedTuple, cast
+
+from edged.bundle import Signature
+from edged.codecs.base import Codec
+from edged.errors import Code, RequestError
+
+
+class Row(NamedTuple):
+    """Where a codec is: "module:Class", its content type, and the extra that installs what it needs."""
+
+    target: str
+    content_type: str
+    extra: str = ""
+
+
+TABLE = {
+    "raw": Row("edged.codecs.raw:Raw", "application/octet-stream"),
+    "json": Row("edged.codecs.json_codec:Json", "application/json"),
+    "npy": Row("edged.codecs.npy:Npy", "application/x-npy"),
+    "jpeg": Row("edged.codecs.image:Jpeg", "image/jpeg", "image"),
+    "png": Row("edged.codecs.image:Png", "image/png", "image"),
+    "cbor": Row("edged.codecs.cbor:Cbor", "application/cbor", "cbor"),
+}
+NAMES = tuple(TABLE)
+DEFAULT = "raw"
+_BY_CONTENT_TYPE = {row.content_type: name for name, row in TABLE.items()}
+
+
+@functools.cache
+def load(name: str) -> Codec:
+    """Return the codec of this name, always the same object.
+
+    Raises RequestError(UNIMPLEMENTED) for an unknown name, and for a codec whose packages are not installed.
+    """
+    row = TABLE.get(name)
+    if row is None:
+        raise RequestError(Code.UNIMPLEMENTED, f"no codec {name[:40]!r}; there are {', '.join(NAMES)}")
+    module, _, attribute = row.target.partition(":")
+    try:
+        codec = getattr(importlib.import_module(module), attribute)()
+    except ImportError as exc:
+        if not row.extra:
+            raise
+        what = f"codec {name!r} is not installed on this device: pip install 'edged[{row.extra}]' ({exc})"
+        raise RequestError(Code.UNIMPLEMENTED, what) from exc
+    return cast(Codec, codec)
+
+
+def preload(signature: Signature) -> None:
+    """Import the codecs this model is likely to be asked for, so that no request pays for it.
+
+    Images only where the bundle has preprocessing; a codec whose packages are missing is left to its first request.
+    """
+    images = () if signature.preprocess is None else ("jpeg", "png")
+    for name in ("raw", "json", "npy", *images):
+        with contextlib.suppress(RequestError):
+            load(name)
+
+
+def name_for_content_type(content_type: str | None) -> str | None:
+    """Return the codec for an MQTT 5 Content Type, `DEFAULT` when there is none, None when no codec has it.
+
+    Parameters (`; charset=utf-8`) are ignored and case does not matter, as in RFC 9110, section 8.3.1.
+    """
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    return _BY_CONTENT_TYPE.get(media_type) if media_type else DEFAULT

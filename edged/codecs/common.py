@@ -1,0 +1,98 @@
+"""What several codecs share: how a payload is refused, what is checked of every input, what is said beside outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from edged import postprocess
+from edged.bundle import Signature, TensorSpec
+from edged.codecs.base import HINT, Array
+from edged.errors import Code, RequestError
+
+_SHOWN = 40  # characters of a client's text that an error repeats
+_SHOWN_BITS = 128  # a longer integer is named by its size: turning it into digits takes quadratic time
+
+
+def invalid(what: str) -> RequestError:
+    """Make the error for a payload that is wrong."""
+    return RequestError(Code.INVALID_ARGUMENT, what)
+
+
+def describe(value: object) -> str:
+    """Name a value a client sent, in few characters whatever it is."""
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, (bytes, bytearray)):
+        return f"{len(value)} bytes"
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, (str, int, float)) or value is None:
+        text = repr(value)
+        return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return f"a {type(value).__name__}"
+
+
+def first_false(mask: Array) -> str:
+    """Return the index of the first False as `[i, j, …]`."""
+    return str([int(i) for i in np.unravel_index(int(np.argmin(mask)), mask.shape)])
+
+
+def all_finite(array: Array) -> bool:
+    """Whether a float or complex array holds no NaN or Inf; allocates nothing of its size when the sum is finite.
+
+    A sum is finite only if every term is. One that is not may still be an overflow of finite terms, so that only then
+    each element is looked at.
+    """
+    if array.dtype.kind not in "fc":
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        # float16 is summed as float32: it would overflow at 65,504.
+        total = np.add.reduce(array, axis=None, dtype=np.float32 if array.dtype == np.float16 else None)
+    return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
+
+
+def accept(array: Array, spec: TensorSpec) -> None:
+    """Check what was just written into an input: floats are finite, bools are 0 or 1. Raises INVALID_ARGUMENT."""
+    if not all_finite(array):
+        raise invalid(f"input {spec.name!r} is NaN or infinite at {first_false(np.isfinite(array))}")
+    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+        raise invalid(f"input {spec.name!r} is bool, but byte {first_false(array.view(np.uint8) <= 1)} is not 0 or 1")
+
+
+def copy_elements(source: Array, spec: TensorSpec, array: Array) -> None:
+    """Copy `source` (same shape and kind, any byte order) into an input and check it."""
+    np.copyto(array, source, casting="equiv")
+    accept(array, spec)
+
+
+def little_endian(array: Array) -> Array:
+    """Return the array C-ordered and little-endian; itself when it is so already."""
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+
+
+def in_order(named: Mapping[Any, object], signature: Signature, where: str) -> list[object]:
+    """Return the values in the order of the declared inputs; raises INVALID_ARGUMENT for missing and unknown names."""
+    names = [spec.name for spec in signature.inputs]
+    missing = [name for name in names if name not in named]
+    unknown = [key for key in named if key not in names]
+    if missing or unknown:
+        wrong = [f"{name!r} is missing" for name in missing] + [f"{describe(key)} is unknown" for key in unknown[:3]]
+        raise invalid(f"{where}: {', '.join(wrong)}; the model's inputs are {', '.join(map(repr, names))}")
+    return [named[name] for name in names]
+
+
+def answer(
+    body: Mapping[str, object], outputs: Sequence[Array], signature: Signature, annotations: Mapping[str, object]
+) -> dict[str, object]:
+    """Return `body` (first, so that no fact makes an answer begin as an error does) with what JSON and CBOR add to it.
+
+    That is "classes", where the bundle asks for them, and the facts among `annotations`; a fact never replaces a key.
+    """
+    found = postprocess.classes(outputs, signature)
+    whole = dict(body) | ({"classes": found} if found else {})
+    return whole | {key: value for key, value in annotations.items() if key not in whole and not key.startswith(HINT)}

@@ -1,0 +1,24 @@
+"""The commands of `edged`, one module each. A module of another package joins through the entry-point group
+`edged.commands` with the same four names."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Protocol
+
+
+class Command(Protocol):
+    """What the module of a command holds.
+
+    HELP: one line. EPILOG: examples that run as they stand. `configure` adds arguments; `run` returns the exit code and
+    raises EdgedError for a mistake of the user's.
+    """
+
+    HELP: str
+    EPILOG: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; returns the exit code."""

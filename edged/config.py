@@ -1,0 +1,264 @@
+"""The configuration of one device: frozen dataclasses, each key with its help text, and how a file becomes one.
+
+`edged sample reference` prints every key, made from these classes. Names of keys are a public contract.
+Relative paths are relative to the configuration file. No secret is ever held here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from edged import topics, yamlload
+from edged.checks import above, at_least, at_most, byte_size, hint, not_empty, unique
+from edged.config_broker import BrokerConfig
+from edged.config_streams import LevelName, Millis, StreamConfig, WindowConfig, reaches
+from edged.errors import ConfigError
+from edged.schema import Problem
+
+__all__ = [
+    "BrokerConfig", "Config", "ExternalConfig", "ExternalDelegate", "MetricsConfig", "ModelConfig", "QueueConfig",
+    "RepliesConfig", "StatusConfig", "StreamConfig", "WindowConfig", "diff", "load", "loads",
+]  # fmt: skip
+
+ByteSize = Annotated[int, byte_size, at_least(1)]
+DelegateName = Annotated[str, not_empty]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalDelegate:
+    """A delegate library of a vendor, loaded through the external-delegate interface."""
+
+    library: Annotated[str, not_empty] = field(
+        metadata={"help": "The shared library; without a slash the system's loader looks for it."}
+    )
+    options: Mapping[str, Any] = field(
+        default_factory=dict, metadata={"help": "Options as the library documents them."}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalConfig:
+    """The mapping form of `delegates`."""
+
+    external: ExternalDelegate = field(metadata={"help": "A vendor's delegate library."})
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueConfig:
+    """How much may wait for one model."""
+
+    max_requests: Annotated[int, at_least(1)] = field(default=64, metadata={"help": "Requests that may wait."})
+    max_bytes: ByteSize = field(default=64 << 20, metadata={"help": "Payload bytes that may wait."})
+    overflow: Literal["reject", "drop_oldest"] = field(
+        default="reject", metadata={"help": "When full: refuse the new request, or the one that has waited longest."}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """One model to serve."""
+
+    name: LevelName = field(metadata={"help": "Name in topics and reports.", "example": "har"})
+    bundle: Path = field(metadata={"help": "The bundle: a directory or a .tar.", "example": "bundles/har"})
+    delegates: Literal["auto"] | Annotated[tuple[DelegateName, ...], not_empty, unique] | ExternalConfig = field(
+        default="auto",
+        metadata={
+            "help": "auto, or a list in order of preference such as [cpu], or a vendor's delegate library with its "
+            "options: {external: {library: libvx_delegate.so, options: {}}}. A library without a slash is looked for "
+            "by the system's loader."
+        },
+    )
+    runtime: Literal["auto", "ai-edge-litert", "tflite-runtime"] = field(
+        default="auto", metadata={"help": "TFLite runtime; auto measures where both are installed."}
+    )
+    threads: Annotated[int, at_least(1), at_most(256)] = field(
+        default=1, metadata={"help": "Threads of one inference; 1 gives the steadiest P99."}
+    )
+    cpus: Annotated[tuple[Annotated[int, at_least(0)], ...], unique] = field(
+        default=(), metadata={"help": "CPUs the model's thread is pinned to; [] leaves it to the system."}
+    )
+    realtime: Literal["auto", "fifo", "nice", "off"] = field(
+        default="auto", metadata={"help": "Priority of the model's thread; auto takes the best that is permitted."}
+    )
+    queue: QueueConfig = field(default=QueueConfig(), metadata={"help": "How much may wait."})
+    deadline_ms: Millis = field(
+        default=1000, metadata={"help": "Milliseconds from receipt to answer, where the request does not say."}
+    )
+    warmup: Annotated[int, at_least(0), at_most(100_000)] = field(
+        default=10, metadata={"help": "Inferences before the model counts as ready."}
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what does not go together."""
+        if self.cpus and self.threads > len(self.cpus):
+            what = f"{self.threads} threads on {len(self.cpus)} CPU"
+            yield Problem("threads", f"{what}: never pin a multi-thread pool on fewer CPUs than threads")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsConfig:
+    """The metrics topic."""
+
+    interval_s: Annotated[float, at_least(0.1)] = field(
+        default=10.0, metadata={"help": "Seconds between two messages on the metrics topic."}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepliesConfig:
+    """The memory of replies that answers a repeated request without running it again."""
+
+    memory_bytes: Annotated[int, byte_size, at_least(0)] = field(
+        default=16 << 20, metadata={"help": "Bytes of replies kept; 0 keeps none."}
+    )
+    memory_s: Annotated[float, at_least(0)] = field(default=120.0, metadata={"help": "Seconds a reply is kept."})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusConfig:
+    """When a running inference counts as stuck: after a multiple of the model's P99, but not before the floor."""
+
+    stuck_factor: Annotated[float, above(1)] = field(default=20.0, metadata={"help": "Times the model's P99."})
+    stuck_floor_ms: Millis = field(default=5000, metadata={"help": "Milliseconds at least."})
+
+
+def default_state_dir() -> Path:
+    """Return systemd's `$STATE_DIRECTORY` (its first), else `edged` in the XDG state home."""
+    given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if given:
+        return Path(given)
+    xdg = os.environ.get("XDG_STATE_HOME")
+    try:
+        return (Path(xdg) if xdg else Path.home() / ".local/state") / "edged"
+    except RuntimeError:  # a user without a home
+        return Path("/var/lib/edged")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The whole file."""
+
+    device: LevelName = field(metadata={"help": "Name of this box in every topic.", "example": "press-07"})
+    broker: BrokerConfig = field(metadata={"help": "The MQTT broker."})
+    models: Annotated[tuple[ModelConfig, ...], not_empty] = field(metadata={"help": "The models to serve."})
+    streams: tuple[StreamConfig, ...] = field(default=(), metadata={"help": "Sensor topics that feed a model."})
+    metrics: MetricsConfig = field(default=MetricsConfig(), metadata={"help": "Published figures."})
+    replies: RepliesConfig = field(default=RepliesConfig(), metadata={"help": "Memory that answers repeated requests."})
+    status: StatusConfig = field(default=StatusConfig(), metadata={"help": "When an inference counts as stuck."})
+    state_dir: Path = field(
+        default_factory=default_state_dir,
+        metadata={
+            "help": "Where the daemon keeps what it measured; $STATE_DIRECTORY, else ~/.local/state/edged.",
+            "example": "/var/lib/edged",
+        },
+    )
+    drain_timeout_s: Annotated[float, at_least(0), at_most(3600)] = field(
+        default=5.0, metadata={"help": "Seconds to finish what was admitted when the daemon stops."}
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = field(
+        default="info", metadata={"help": "Least severe message that is logged."}
+    )
+
+    @property
+    def client_id(self) -> str:
+        """The MQTT client id: stable over restarts."""
+        return self.broker.client_id or f"edged-{self.device}"
+
+    @staticmethod
+    def raw_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield names given twice and streams whose model does not exist, whatever else is wrong."""
+        models, streams = _column(value, "models", "name"), _column(value, "streams", "name")
+        for key, names in (("models", models), ("streams", streams)):
+            for index, name in names.items():
+                if name in [names[i] for i in names if i < index]:
+                    yield Problem(f"{key}[{index}].name", f"{name!r} is the name of another one")
+        for index, model in _column(value, "streams", "model").items():
+            if models and model not in models.values():
+                yield Problem(f"streams[{index}].model", f"no model is called {model!r}{hint(model, models.values())}")
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield streams that would feed on their own answers."""
+        for index, stream in enumerate(self.streams):
+            if reaches(stream.topic, topics.device(self.device, "out", stream.name)):
+                yield Problem(f"streams[{index}].topic", "also matches the stream's own answers, an endless loop")
+
+
+def _column(value: Mapping[str, Any], key: str, name: str) -> dict[int, str]:
+    """Return index → text of `name` in the plain list `value[key]`, leaving out whatever is no text."""
+    items = value.get(key)
+    rows = enumerate(items if isinstance(items, list) else ())
+    return {i: row[name] for i, row in rows if isinstance(row, Mapping) and isinstance(row.get(name), str)}
+
+
+def load(path: Path) -> Config:
+    """Read a configuration file. Raises ConfigError (InvalidConfigError with every problem when the text is wrong)."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as exc:
+        raise ConfigError(str(path), "no such file", "`edged sample minimal` prints one to start from") from exc
+    except OSError as exc:
+        raise ConfigError(str(path), f"cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError(str(path), f"not UTF-8 text (byte {exc.start})") from exc
+    return loads(text, str(path), path.absolute().parent)
+
+
+def loads(text: str, source: str, base: Path) -> Config:
+    """Read a configuration from text; `source` is the name in messages, `base` what relative paths are relative to."""
+    config: Config = _resolved(yamlload.load(text, Config, source), base)
+    return config
+
+
+def _resolved(value: Any, base: Path) -> Any:
+    """Return `value` with every path in it absolute."""
+    if isinstance(value, Path):
+        return base / value
+    if isinstance(value, tuple):
+        return tuple(_resolved(item, base) for item in value)
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    changes = {f.name: _resolved(getattr(value, f.name), base) for f in dataclasses.fields(value)}
+    if isinstance(value, ExternalDelegate) and "/" in value.library:
+        changes["library"] = str(base / value.library)
+    return dataclasses.replace(value, **changes)
+
+
+def diff(old: Config, new: Config) -> list[str]:
+    """Return what differs, a line each: `models[har].threads: 1 → 2`. List items with a name are matched by it."""
+    return list(_differences("", old, new))
+
+
+def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    if old == new:
+        return
+    before, after = _parts(old), _parts(new)
+    if before is None or after is None or type(old) is not type(new):
+        yield f"{path}: {_told(old)} → {_told(new)}"
+        return
+    for key in [*before, *(key for key in after if key not in before)]:
+        where = f"{path}{key}" if key.startswith("[") or not path else f"{path}.{key}"
+        if key not in after:
+            yield f"{where}: removed"
+        elif key not in before:
+            yield f"{where}: added"
+        else:
+            yield from _differences(where, before[key], after[key])
+
+
+def _parts(value: Any) -> dict[str, Any] | None:
+    if dataclasses.is_dataclass(value):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple) and value and all(hasattr(item, "name") for item in value):
+        return {f"[{item.name}]": item for item in value}
+    return {} if value == () else None
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return "none" if value is None else str(value)

@@ -1,0 +1,235 @@
+"""The daemon: wires the rooms together, watches them, and stops them in order.
+
+The main thread only waits and reports. Stop order, fixed: refuse new requests → answer what was admitted, up to
+`drain_timeout_s` → answer the rest UNAVAILABLE → end the workers and the sweeper → publish `stopped` → disconnect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import select
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from edged import config as configuration
+from edged import sdnotify, topics
+from edged.admission import Sweeper
+from edged.affinity import raise_priority
+from edged.assembly import assemble
+from edged.clock import NS_PER_S, now_ns
+from edged.config import Config
+from edged.errors import Code, ConfigError, RequestError
+from edged.filters import matches
+from edged.intake import Intake
+from edged.replies import ReplyMemory
+from edged.report import Hang, Identity, Report
+from edged.request import OnSent
+from edged.router import Router
+from edged.transports.base import Message, Subscription, Transport
+from edged.worker import Worker
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.5
+STOP_S = 2.0
+# The sections of the configuration that SIGHUP applies to the running daemon.
+LIVE = ("metrics", "log_level", "drain_timeout_s")
+
+
+class Daemon:
+    """One device. `run` blocks until `request_stop`, which like `request_reload` may come from a signal handler.
+
+    Raises an EdgedError from the constructor for whatever is wrong with the configuration or the bundles.
+    """
+
+    def __init__(self, config: Config, transport: Transport, path: Path | None = None) -> None:
+        self._config, self._transport, self._path = config, transport, path
+        self._identity = Identity(config.device, uuid.uuid4().hex)
+        self._status_topic = topics.device(config.device, "status")
+        self._requests_prefix = topics.device(config.device, "req", "")
+        self._router = Router()
+        self._sweeper = Sweeper(self._router.fail)
+        memory = ReplyMemory(config.replies.memory_bytes, config.replies.memory_s)
+        deadlines = {model.name: model.deadline_ms for model in config.models}
+        default = min(deadlines.values(), default=1000)
+        self._intake = Intake(self._router.submit, self._send, memory, lambda name: deadlines.get(name, default))
+        self._parts = assemble(config, self._router, self._sweeper, self._send, lambda _: self._wake())
+        self._router.serve(self._parts.workers)
+        hang = Hang(config.status.stuck_factor, config.status.stuck_floor_ms)
+        self._report = Report(self._identity, hang, self._transport_facts, self._stream_facts)
+        self._report.watch(self._parts.workers)
+        self._protocol = ""
+        self._published: tuple[object, ...] = ()
+        self._status_due = True
+        self._stopping = self._reloading = self._announced = False
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def request_stop(self) -> None:
+        """Begin an orderly stop."""
+        self._stopping = True
+        self._wake()
+
+    def request_reload(self) -> None:
+        """Read the configuration again and say what changed."""
+        self._reloading = True
+        self._wake()
+
+    def run(self) -> bool:
+        """Serve until asked to stop; returns whether everything ended in order (False: an invoke still hangs)."""
+        self._sweeper.start()
+        self._transport.start(
+            self._on_message, self._subscriptions(), will=self._will(), on_connection=self._on_connection
+        )
+        for worker in self._parts.workers.values():
+            worker.start()
+        self._watch()
+        return self._stop()
+
+    def _watch(self) -> None:
+        interval_ns = int(self._config.metrics.interval_s * NS_PER_S)
+        next_metrics = now_ns() + interval_ns
+        notifier = sdnotify.Notifier()
+        while not self._stopping:
+            self._wait(min(TICK_S, max(0.0, (next_metrics - now_ns()) / NS_PER_S)))
+            state, reason = self._report.state()
+            self._tell_service_manager(notifier, state, reason)
+            if self._reloading:
+                self._reload(notifier)
+                interval_ns = int(self._config.metrics.interval_s * NS_PER_S)
+            due = now_ns() >= next_metrics
+            if due:
+                next_metrics = now_ns() + interval_ns
+                self._publish_json("metrics", self._report.metrics(), qos=0, retain=False)
+            self._publish_status(state, reason, always=due)
+        notifier.stopping()
+
+    def _tell_service_manager(self, notifier: sdnotify.Notifier, state: str, reason: str) -> None:
+        if not self._announced and state != "starting":
+            self._announced = notifier.ready(f"{state} {reason}") or not notifier.enabled
+        # A hung invoke is what a watchdog is for: silence lets the service manager restart the daemon.
+        if notifier.watchdog_s is not None and state != "stuck":
+            notifier.watchdog()
+
+    def _stop(self) -> bool:
+        log.info("stopping: answering what was admitted")
+        self._router.drain()
+        self._publish_status("draining", "", always=True)
+        workers = self._parts.workers.values()
+        end_ns = now_ns() + int(self._config.drain_timeout_s * NS_PER_S)
+        while any(worker.admission.requests for worker in workers) and now_ns() < end_ns:
+            time.sleep(0.005)
+        for worker in workers:
+            self._abandon(worker)
+        ended = [worker.stop(STOP_S) for worker in workers]
+        self._sweeper.stop()
+        self._publish_status("stopped", "", always=True)
+        self._transport.stop(STOP_S)
+        return all(ended)
+
+    def _abandon(self, worker: Worker) -> None:
+        error = RequestError(Code.UNAVAILABLE, "the device shut down before this request's turn")
+        worker.admission.abandon(error)
+        if (current := worker.current) is not None:
+            self._router.fail(current, error)
+
+    def _reload(self, notifier: sdnotify.Notifier) -> None:
+        self._reloading = False
+        if self._path is None:
+            return
+        notifier.reloading()
+        try:
+            new = configuration.load(self._path)
+        except ConfigError as exc:
+            log.error("configuration not taken, the old one stays:\n%s", exc)  # noqa: TRY400  # no traceback for a typo
+        else:
+            self._take(new)
+        notifier.ready()
+
+    def _take(self, new: Config) -> None:
+        """Say what changed; what can change while running does, the rest waits for a restart."""
+        for line in configuration.diff(self._config, new) or ["nothing changed"]:
+            when = "" if line.startswith((*LIVE, "nothing")) else " (takes effect at the next start)"
+            log.info("configuration: %s%s", line, when)
+        self._config = dataclasses.replace(self._config, **{name: getattr(new, name) for name in LIVE})
+        logging.getLogger().setLevel(self._config.log_level.upper())
+
+    # --- the network thread -------------------------------------------------------------------------------------------
+
+    def _on_message(self, message: Message) -> None:
+        if message.topic.startswith(self._requests_prefix):
+            self._intake.on_message(message)
+        elif message.topic == self._status_topic:
+            self._on_own_status(message)
+        else:
+            for stream in self._parts.streams:
+                if matches(stream.subscription.filter, message.topic):
+                    stream.on_message(message)
+
+    def _on_connection(self, connected: bool, detail: str) -> None:
+        if connected:
+            # Under load an unprivileged network thread holds back every reply, however urgent the pinned one is.
+            raised = raise_priority("auto")
+            log.info("connected: %s (network thread: %s)", detail, raised)
+            self._protocol, self._status_due = detail, True
+        else:
+            log.warning("disconnected: %s", detail)
+        self._wake()
+
+    def _on_own_status(self, message: Message) -> None:
+        """Notice when the retained status is not ours: a late will of an earlier connection or start."""
+        try:
+            said = json.loads(bytes(message.payload))
+            ours = said["boot"] == self._identity.boot and said["state"] != "lost"
+        except (ValueError, TypeError, KeyError):
+            ours = False
+        if not ours:
+            self._status_due = True
+            self._wake()
+
+    # --- messages out -------------------------------------------------------------------------------------------------
+
+    def _send(self, message: Message, on_sent: OnSent | None = None) -> bool:
+        return self._transport.publish(message, on_sent)
+
+    def _publish_status(self, state: str, reason: str, *, always: bool) -> None:
+        models = tuple((name, worker.state) for name, worker in self._parts.workers.items())
+        current = (state, reason, models)
+        if always or self._status_due or current != self._published:
+            self._status_due, self._published = False, current
+            self._publish_json("status", self._report.status(state, reason), qos=1, retain=True)
+
+    # Without MQTT 5 properties: rumqttd drops a 3.1.1 subscriber that is sent any, and these are JSON by contract.
+    def _publish_json(self, level: str, body: Mapping[str, object], *, qos: int, retain: bool) -> None:
+        topic = topics.device(self._config.device, level)
+        self._send(Message(topic, json.dumps(body).encode(), qos=qos, retain=retain))
+
+    def _will(self) -> Message:
+        body = json.dumps(self._report.status("lost", "the connection ended without a goodbye")).encode()
+        return Message(self._status_topic, body, qos=1, retain=True)
+
+    def _subscriptions(self) -> list[Subscription]:
+        own = [Subscription(topics.request_filter(self._config.device), 1), Subscription(self._status_topic, 1)]
+        return [*own, *(stream.subscription for stream in self._parts.streams)]
+
+    # --- odds and ends ------------------------------------------------------------------------------------------------
+
+    def _transport_facts(self) -> dict[str, object]:
+        facts = {"name": self._transport.name, "protocol": self._protocol}
+        return {**facts, **self._transport.stats(), "intake": dict(self._intake.counters)}
+
+    def _stream_facts(self) -> dict[str, object]:
+        return {stream.config.name: stream.stats() for stream in self._parts.streams}
+
+    def _wait(self, timeout_s: float) -> None:
+        if select.select([self._wake_read], [], [], timeout_s)[0]:
+            os.read(self._wake_read, 4096)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
+            os.write(self._wake_write, b"x")

@@ -1,0 +1,1 @@
+"""Engines: arrays in, invoke, arrays out."""

@@ -1,0 +1,191 @@
+"""One stream: sensor messages in, a request per full window out, answers published beside the device.
+
+Rules it keeps:
+- A window holds consecutive samples of one key only. A gap restarts it; so does a bad sample where no seq would show
+  whether something is missing.
+- Nothing is dropped without being counted, and nothing a sensor sends makes `on_message` raise.
+- Memory is bounded: `max_keys` windows; the key not heard of for longest makes room for a new one.
+Cost: some 10 µs a sample on the network thread; the model's work is done elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from edged import topics
+from edged.clock import NS_PER_MS, NS_PER_S, now_ns
+from edged.request import OnSent, Reply, Request
+from edged.streams.continuity import Continuity, Verdict
+from edged.streams.feed import Feed
+from edged.streams.samples import Bad, Columns, Samples, decoder
+from edged.streams.window import FloatArray, Window
+from edged.transports.base import Message, Subscription
+
+if TYPE_CHECKING:
+    from edged.bundle import Signature
+    from edged.config_streams import StreamConfig
+
+log = logging.getLogger(__name__)
+
+_LOG_EVERY_NS = 60 * NS_PER_S
+_COUNTERS = (
+    "samples", "bad", "gaps", "missed", "duplicates", "restarts", "retained",
+    "windows", "answered", "failed", "unsent", "evicted",
+)  # fmt: skip
+_BREAKS = {Verdict.GAP: "gaps", Verdict.RESTART: "restarts"}
+
+
+class _Key:
+    """What is known of one key; `windows` numbers its windows from 0."""
+
+    __slots__ = ("continuity", "window", "windows")
+
+    def __init__(self, window: Window, continuity: Continuity) -> None:
+        self.window, self.continuity, self.windows = window, continuity, 0
+
+
+class Stream:
+    """Windows over one topic filter. `on_message` runs on the network thread, answers may come from any thread.
+
+    signature: of the stream's model. submit: takes a request and sees that it is answered. publish: a transport's.
+    deadline_ms: used where the configuration has none, counted from the first byte of the sample that fills a window.
+    Raises ValueError, in words for whoever wrote the configuration, when the stream cannot feed the model.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        signature: Signature,
+        device: str,
+        submit: Callable[[Request], None],
+        publish: Callable[[Message, OnSent | None], bool],
+        deadline_ms: int,
+    ) -> None:
+        self.config, self._device, self._submit, self._publish = config, device, submit, publish
+        self._columns = Columns.of(config.fields, config.seq, config.time)
+        self._decode = decoder(config.decode, self._columns)
+        self._feed = Feed(signature, config.model, config.window.length, len(self._columns.features))
+        self._deadline_ns = (config.deadline_ms or deadline_ms) * NS_PER_MS
+        self._keys: OrderedDict[str, _Key] = OrderedDict()
+        self._counts = Counter(dict.fromkeys(_COUNTERS, 0))
+        self._answer_lock = threading.Lock()
+        self._next_log_ns = 0
+
+    @property
+    def subscription(self) -> Subscription:
+        """What the transport must subscribe to."""
+        return Subscription(self.config.topic, self.config.qos)
+
+    def stats(self) -> dict[str, int]:
+        """Counters since start, and `keys`, how many windows are held now.
+
+        samples (used), bad, gaps, missed (samples a gap in seq skipped), duplicates, restarts (new recordings),
+        retained (stale values ignored), windows, answered, failed (error answers), unsent (answers the transport did
+        not take), evicted (keys).
+        """
+        return {**self._counts, "keys": len(self._keys)}
+
+    def on_message(self, message: Message) -> None:
+        """Take the samples of one sensor message in; submits a request for each window they fill."""
+        if message.retain:
+            # A retained value is as old as the broker likes: it is not the sample before the next one.
+            self._counts["retained"] += 1
+            return
+        key = self._key(message.topic)
+        if key is None:
+            self._bad(None, message.topic, f"the topic has no usable level {self.config.key_level}")
+            return
+        for item in self._decode(message.payload):
+            if isinstance(item, Bad):
+                self._bad(key, message.topic, item.reason)
+            else:
+                self._take(key, item, message.received_ns)
+
+    def _key(self, topic: str) -> str | None:
+        level = self.config.key_level
+        if level is None:
+            return ""
+        levels = topic.split("/")
+        key = levels[level] if level < len(levels) else ""
+        return key if topics.valid_level(key) else None
+
+    def _bad(self, key: str | None, topic: str, reason: str) -> None:
+        self._counts["bad"] += 1
+        known = None if key is None else self._keys.get(key)
+        if known is not None and self._columns.seq is None and known.window.begun:
+            known.window.restart()
+            self._counts["gaps"] += 1
+        now = now_ns()
+        if now >= self._next_log_ns:
+            self._next_log_ns = now + _LOG_EVERY_NS
+            bad = self._counts["bad"]
+            log.warning("stream %s: bad sample on %s: %s (%d bad so far)", self.config.name, topic, reason, bad)
+
+    def _take(self, key: str, samples: Samples, received_ns: int) -> None:
+        known = self._known(key)
+        verdict = known.continuity.judge(samples.seq, samples.time)
+        if verdict is Verdict.DUPLICATE:
+            self._counts["duplicates"] += 1
+            return
+        if verdict in _BREAKS:
+            self._counts[_BREAKS[verdict]] += 1
+            self._counts["missed"] += known.continuity.missed
+            known.window.restart()
+        self._counts["samples"] += len(samples.rows)
+        for window in known.window.push(samples.rows):
+            self._submit(self._request(key, known, window, received_ns))
+
+    def _known(self, key: str) -> _Key:
+        known = self._keys.get(key)
+        if known is not None:
+            self._keys.move_to_end(key)
+            return known
+        if len(self._keys) >= self.config.max_keys:
+            self._keys.popitem(last=False)
+            self._counts["evicted"] += 1
+        shape = self.config.window
+        window = Window(shape.length, shape.hop, len(self._columns.features))
+        known = self._keys[key] = _Key(window, Continuity(self.config.max_gap_s))
+        return known
+
+    def _request(self, key: str, known: _Key, window: FloatArray, received_ns: int) -> Request:
+        annotations = self._annotations(key, known)
+        known.windows += 1
+        self._counts["windows"] += 1
+        return Request(
+            self.config.model,
+            self._feed.payload(window),
+            codec="raw",
+            reply_codec=self.config.reply,
+            received_ns=received_ns,
+            deadline_ns=received_ns + self._deadline_ns,
+            respond=self._respond,
+            origin=key,
+            annotations=annotations,
+        )
+
+    def _annotations(self, key: str, known: _Key) -> dict[str, object]:
+        found: dict[str, object] = {"stream": self.config.name, "key": key, "n": known.windows}
+        seq, time = known.continuity.seq, known.continuity.time
+        if seq is not None:
+            found |= {"seq": seq, "first_seq": seq - self.config.window.length + 1}  # no gap inside a window
+        return found if time is None else found | {"time": time}
+
+    def _respond(self, request: Request, reply: Reply, on_sent: OnSent | None) -> None:
+        levels = (self.config.name, request.origin) if request.origin else (self.config.name,)
+        status = "ok" if reply.error is None else "error"
+        message = Message(
+            topic=topics.device(self._device, "out", *levels),
+            payload=reply.payload,
+            qos=self.config.qos,
+            content_type=reply.content_type,
+            user=(("status", status), ("meta", reply.meta)) if reply.meta else (("status", status),),
+        )
+        sent = self._publish(message, on_sent)
+        with self._answer_lock:
+            self._counts["answered" if reply.error is None else "failed"] += 1
+            self._counts["unsent"] += not sent

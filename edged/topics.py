@@ -1,0 +1,92 @@
+"""The public topic grammar, version `v1`. Pure text: no transport, no state.
+
+request, MQTT 5     edged/v1/dev/<device>/req/<model>/c/<user>
+request, 3.1.1      edged/v1/dev/<device>/req/<model>/c/<user>/<corr>/<codec>[/<deadline-ms>]
+reply               edged/v1/resp/<user>/…
+stream output       edged/v1/dev/<device>/out/<stream>[/<key>]
+status, metrics     edged/v1/dev/<device>/status, …/metrics
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ROOT = "edged/v1"
+
+
+@dataclass(frozen=True)
+class RequestTopic:
+    """A parsed request topic; `correlation`, `codec`, `deadline_ms` only in the MQTT 3.1.1 form."""
+
+    device: str
+    model: str
+    user: str
+    correlation: str | None = None
+    codec: str | None = None
+    deadline_ms: int | None = None
+
+
+def valid_level(text: str) -> bool:
+    """Whether `text` can stand as one topic level: not empty, no separator, wildcard or NUL."""
+    return bool(text) and not any(c in text for c in "/+#\0") and len(text.encode(errors="surrogatepass")) <= 255  # noqa: PLR2004
+
+
+def device(name: str, *levels: str) -> str:
+    """Return a topic of the device: `device("press-07", "status")`."""
+    return "/".join((ROOT, "dev", name, *levels))
+
+
+def request_filter(name: str) -> str:
+    """Return the filter that catches every request form for this device."""
+    return device(name, "req", "#")
+
+
+def request(device_name: str, model: str, user: str) -> str:
+    """Return the MQTT 5 request topic."""
+    return device(device_name, "req", model, "c", user)
+
+
+def request_v3(device_name: str, model: str, user: str, correlation: str, codec: str, deadline_ms: int | None) -> str:
+    """Return the MQTT 3.1.1 request topic."""
+    tail = () if deadline_ms is None else (str(deadline_ms),)
+    return device(device_name, "req", model, "c", user, correlation, codec, *tail)
+
+
+def response(user: str, *levels: str) -> str:
+    """Return a reply topic of `user`."""
+    return "/".join((ROOT, "resp", user, *levels))
+
+
+def parse_request(topic: str) -> RequestTopic:
+    """Parse a request topic; raises ValueError saying which part is wrong."""
+    levels = topic.split("/")
+    if len(levels) < 8 or levels[:3] != ["edged", "v1", "dev"] or levels[4] != "req" or levels[6] != "c":  # noqa: PLR2004
+        msg = "not edged/v1/dev/<device>/req/<model>/c/<user>[/<corr>/<codec>[/<deadline-ms>]]"
+        raise ValueError(msg)
+    if "" in levels or any(c in topic for c in "+#\0"):
+        msg = "a level is empty, or holds a wildcard or NUL"
+        raise ValueError(msg)
+    name, model, user, rest = levels[3], levels[5], levels[7], levels[8:]
+    if not rest:
+        return RequestTopic(name, model, user)
+    if len(rest) not in (2, 3):
+        msg = "the MQTT 3.1.1 form ends in /<corr>/<codec>[/<deadline-ms>]"
+        raise ValueError(msg)
+    return RequestTopic(name, model, user, rest[0], rest[1], _deadline(rest[2]) if len(rest) == 3 else None)  # noqa: PLR2004
+
+
+def _deadline(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 8 and 0 < int(text) <= 86_400_000):  # noqa: PLR2004
+        msg = f"deadline-ms must be 1 to 86400000, got {text[:20]!r}"
+        raise ValueError(msg)
+    return int(text)
+
+
+def reply_allowed(topic: str, user: str) -> bool:
+    """Whether a Response Topic belongs to the requesting user: under `edged/v1/resp/<user>/`, no wildcard or NUL.
+
+    Anything else would let a requester make the daemon publish where the requester itself may not.
+    """
+    prefix = response(user, "")
+    below = topic.startswith(prefix) and len(topic) > len(prefix)
+    return below and valid_level(user) and not any(c in topic for c in "+#\0")

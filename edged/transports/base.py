@@ -1,0 +1,73 @@
+"""What a transport is: it moves messages and knows nothing of models, codecs or deadlines.
+
+Rules every transport keeps (tests/contract/test_transports.py runs them on each):
+- `on_message` runs on the transport's own thread; nothing it raises stops that thread.
+- `publish` never blocks and never raises; False means the message was dropped, and `stats()` counted it.
+- `on_sent(ns)` is called once, when the last byte was handed to the kernel (or to the receiver, in process).
+- `stop` flushes what was accepted, within its bound, then disconnects cleanly (no will).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from edged.request import Buffer, OnSent
+
+
+@dataclass(slots=True)
+class Message:
+    """One message. `received_ns`: monotonic ns of its first byte at the socket (0 on outgoing ones).
+
+    expiry_s: MQTT 5 Message Expiry Interval, whole seconds. user: MQTT 5 user properties, in order.
+    """
+
+    topic: str
+    payload: Buffer
+    qos: int = 0
+    retain: bool = False
+    response_topic: str | None = None
+    correlation: bytes | None = None
+    content_type: str | None = None
+    expiry_s: int | None = None
+    user: tuple[tuple[str, str], ...] = ()
+    received_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A topic filter and the QoS asked for."""
+
+    filter: str
+    qos: int
+
+
+OnMessage = Callable[[Message], None]
+# (connected, detail): detail is a protocol name on True, the reason on False.
+OnConnection = Callable[[bool, str], None]
+
+
+class Transport(Protocol):
+    """A way in and out. See the module's rules."""
+
+    name: ClassVar[str]
+
+    def start(
+        self,
+        on_message: OnMessage,
+        subscriptions: Sequence[Subscription],
+        *,
+        will: Message | None = None,
+        on_connection: OnConnection | None = None,
+    ) -> None:
+        """Begin connecting in the background and keep connected, subscribing on each new connection."""
+
+    def publish(self, message: Message, on_sent: OnSent | None = None) -> bool:
+        """Queue one message; False when it was dropped (counted). Any thread."""
+
+    def stop(self, timeout_s: float = 2.0) -> None:
+        """Flush, disconnect cleanly, end the thread."""
+
+    def stats(self) -> dict[str, int]:
+        """Counters since start: connects, disconnects, received, sent, dropped_*, …"""

@@ -1,0 +1,116 @@
+"""Which runtime serves a bundle, decided by trying: each candidate loads it in a child process before the daemon does.
+
+A good verdict is kept in the state directory under (model sha256, runtime and version, delegate, threads), so that
+only the first start with a new bundle, or with a new runtime, pays for the child.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from edged.bundle import Bundle
+from edged.engines.tflite_runtime import Runtime
+from edged.errors import UnavailableError
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 120.0
+FILE = "trials.json"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a trial found. p50_us, p99_us: one invoke, after warm-up; load_ms: construction and allocation."""
+
+    ok: bool
+    reason: str = ""
+    p50_us: float = 0.0
+    p99_us: float = 0.0
+    load_ms: float = 0.0
+
+
+class Trials:
+    """The verdicts known on this machine, kept in `state_dir/trials.json`."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._file = state_dir / FILE
+        self._known = _read(self._file)
+        # One trial at a time: two that measure side by side would measure each other.
+        self._lock = threading.Lock()
+
+    def verdict(self, bundle: Bundle, runtime: Runtime, delegate: str, threads: int) -> Verdict:
+        """Return the kept verdict, or try now in a child process and keep what it says."""
+        key = f"{bundle.model_sha256} {_golden_sha256(bundle)} {runtime.name} {runtime.version} {delegate} {threads}"
+        with self._lock:
+            if key not in self._known:
+                log.info("trying %s on %s (first start with it)", bundle.manifest.name, runtime.name)
+                self._known[key] = _run(bundle, runtime, delegate, threads)
+                self._write()
+            return self._known[key]
+
+    def choose(self, bundle: Bundle, candidates: Sequence[Runtime], delegate: str, threads: int) -> Runtime:
+        """Return the fastest candidate that loads the bundle and reproduces its golden samples.
+
+        Raises UnavailableError with the reason of each when none does.
+        """
+        verdicts = {runtime: self.verdict(bundle, runtime, delegate, threads) for runtime in candidates}
+        fit = [runtime for runtime, verdict in verdicts.items() if verdict.ok]
+        if not fit:
+            reasons = "; ".join(f"{runtime.name}: {verdict.reason}" for runtime, verdict in verdicts.items())
+            raise UnavailableError(str(bundle.path), "no runtime here can serve it", reasons)
+        for runtime, verdict in verdicts.items():
+            if not verdict.ok:
+                log.warning("%s cannot serve %s: %s", runtime.name, bundle.manifest.name, verdict.reason)
+        return min(fit, key=lambda runtime: verdicts[runtime].p50_us)
+
+    def _write(self) -> None:
+        part = self._file.with_suffix(".part")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            # A refusal may have been the moment's fault (memory, a time-out): only good verdicts outlive the process.
+            good = {key: asdict(verdict) for key, verdict in self._known.items() if verdict.ok}
+            part.write_text(json.dumps(good, indent=1))
+            part.replace(self._file)
+        except OSError as exc:
+            log.warning("%s cannot be written: %s; the next start tries again", self._file, exc)
+
+
+def _golden_sha256(bundle: Bundle) -> str:
+    entry = bundle.manifest.files.get("golden.npz")
+    return "-" if entry is None else entry.sha256
+
+
+def _read(file: Path) -> dict[str, Verdict]:
+    try:
+        known = json.loads(file.read_text())
+        return {key: Verdict(**verdict) for key, verdict in known.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as exc:
+        log.warning("%s cannot be read: %s; starting afresh", file, exc)
+        return {}
+
+
+def _run(bundle: Bundle, runtime: Runtime, delegate: str, threads: int) -> Verdict:
+    import subprocess  # noqa: PLC0415  # a start with a known bundle needs no child and no module for one
+
+    name = [str(bundle.path), bundle.model_sha256, runtime.name, delegate, str(threads)]
+    command = [sys.executable, "-m", "edged.engines.tflite_trial", *name]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return Verdict(ok=False, reason=f"not done after {TIMEOUT_S:.0f} s")
+    if done.returncode != 0:
+        return Verdict(ok=False, reason=_death(done.returncode, done.stderr))
+    return Verdict(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _death(code: int, stderr: bytes) -> str:
+    last = stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+    return f"killed the process that loaded it (signal {-code})" if code < 0 else f"exit {code}: {last[0]}"

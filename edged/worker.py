@@ -1,0 +1,163 @@
+"""The pinned loop of one model: take a request, decode into the tensor, invoke, encode, answer.
+
+The thread sets its own affinity and priority first, then opens the engine, checks the golden samples and warms up:
+helper threads of the runtime inherit what the opening thread has. Only then is the model ready.
+A request that fails costs one error reply; a model that fails to open is `failed` with the reason, and the router
+answers for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+
+from edged import codecs, postprocess
+from edged.admission import Admission
+from edged.affinity import ThreadPolicy
+from edged.bundle import Bundle
+from edged.clock import now_ns
+from edged.engines import golden
+from edged.engines.base import Engine, EngineInfo
+from edged.errors import Code, EdgedError, RequestError
+from edged.figures import ModelFigures
+from edged.meta import Meta, OutputMeta, format_meta
+from edged.request import Reply, Request
+
+log = logging.getLogger(__name__)
+
+
+class ModelState(str, Enum):
+    """Where a model is on its way."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """What to run: `open_engine` is called on the pinned thread, `warmup` invokes follow the golden check."""
+
+    name: str
+    bundle: Bundle
+    open_engine: Callable[[], Engine]
+    policy: ThreadPolicy = field(default_factory=ThreadPolicy)
+    warmup: int = 10
+
+
+class Worker:
+    """One model's thread. `on_state` is called on that thread after each change of `state`."""
+
+    def __init__(
+        self, plan: WorkerPlan, admission: Admission, figures: ModelFigures, on_state: Callable[[Worker], None]
+    ) -> None:
+        self.plan, self.admission, self.figures, self._on_state = plan, admission, figures, on_state
+        self.state, self.reason = ModelState.STARTING, ""
+        self.info: EngineInfo | None = None
+        self.scheduling = ""
+        self.warmup_us: list[int] = []
+        self.current: Request | None = None
+        self.busy_since_ns = 0  # 0 while idle
+        self.last_done_ns = 0  # 0 before the first inference
+        self._signature = plan.bundle.signature
+        self._meta = ""
+        self._thread = threading.Thread(target=self._run, name=f"edged-{plan.name}"[:15], daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; returns at once."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Let the worker finish what is queued and end; False when it is still busy after the time (a hung invoke)."""
+        self.admission.close()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            engine = self._open()
+        except Exception as exc:  # noqa: BLE001  # top of the thread: whatever a runtime raises becomes `failed`
+            self._enter(ModelState.FAILED, str(exc) or type(exc).__name__)
+            self.admission.abandon(RequestError(Code.UNAVAILABLE, f"the model failed to open: {self.reason}"))
+            return
+        self._enter(ModelState.READY)
+        while (request := self.admission.take()) is not None:
+            self._serve(request, engine)
+        engine.close()
+        self._enter(ModelState.STOPPED)
+
+    def _open(self) -> Engine:
+        self.scheduling = self.plan.policy.apply()
+        engine = self.plan.open_engine()
+        samples = self.plan.bundle.golden()
+        if samples is not None and (wrong := golden.disagreement(engine, self.plan.bundle, samples)) is not None:
+            raise EdgedError(self.plan.name, f"does not reproduce its golden samples on {engine.info.runtime}", wrong)
+        for _ in range(self.plan.warmup):
+            started = now_ns()
+            engine.invoke()
+            self.warmup_us.append((now_ns() - started) // 1000)
+        codecs.preload(self._signature)
+        self.info = engine.info
+        self._meta = self._fixed_meta(engine)
+        return engine
+
+    def _fixed_meta(self, engine: Engine) -> str:
+        manifest = self.plan.bundle.manifest
+        outputs = tuple(OutputMeta(spec.name, spec.wire_dtype.name, spec.shape) for spec in manifest.outputs)
+        return format_meta(Meta(version=manifest.version, path="local", delegate=engine.info.delegate, outputs=outputs))
+
+    def _enter(self, state: ModelState, reason: str = "") -> None:
+        self.state, self.reason = state, reason
+        log.log(logging.ERROR if reason else logging.INFO, "model %s: %s %s", self.plan.name, state.value, reason)
+        self._on_state(self)
+
+    def _serve(self, request: Request, engine: Engine) -> None:
+        self.current = request
+        request.started_ns = self.busy_since_ns = now_ns()
+        try:
+            reply = self._infer(request, engine)
+        except RequestError as error:
+            reply = Reply.failure(error, self._meta)
+        except Exception as exc:  # top of a request: the worker must take the next one
+            log.exception("model %s: request failed", self.plan.name)
+            reply = Reply.failure(RequestError(Code.INTERNAL, str(exc) or type(exc).__name__), self._meta)
+        self.busy_since_ns, self.current = 0, None
+        answer(request, reply, self.figures)
+
+    def _infer(self, request: Request, engine: Engine) -> Reply:
+        # The payload is taken once: whoever claims the request meanwhile drops its own reference.
+        payload, decoder = request.payload, codecs.load(request.codec)
+        encoder = codecs.load(request.reply_codec or decoder.reply_codec)
+        hints = decoder.decode(payload, self._signature, engine.inputs)
+        request.decoded_ns = now_ns()
+        engine.invoke()
+        request.inferred_ns = self.last_done_ns = now_ns()
+        outputs = postprocess.apply(engine.outputs, self._signature)
+        encoded = encoder.encode(outputs, self._signature, _merge(request.annotations, hints))
+        request.encoded_ns = now_ns()
+        queue_us = (request.started_ns - request.admitted_ns) // 1000
+        infer_us = (request.inferred_ns - request.decoded_ns) // 1000
+        return Reply(encoded, encoder.content_type, f"{self._meta};q={queue_us};i={infer_us}")
+
+
+def _merge(first: Mapping[str, object] | None, second: Mapping[str, object] | None) -> Mapping[str, object]:
+    return {**(first or {}), **(second or {})}
+
+
+def answer(request: Request, reply: Reply, figures: ModelFigures) -> bool:
+    """Answer `request` if nobody has yet; returns whether this call did. Any thread."""
+    if not request.claim():
+        return False
+    figures.answered(reply)
+    request.respond(request, reply, partial(figures.sent, request) if _timed(reply) else None)
+    return True
+
+
+def _timed(reply: Reply) -> bool:
+    # A refusal is quick and would flatter the percentiles; a missed deadline is slow and must not be left out.
+    return reply.error is None or reply.error.code is Code.DEADLINE_EXCEEDED

@@ -1,0 +1,251 @@
+"""`edged convert` as a person runs it, on real SavedModels, TensorFlow and runtimes.
+
+Expected values come from numpy (the model's own weights), from a bare Interpreter, or from the SavedModel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import savedmodels
+
+from edged import bundle
+
+pytestmark = pytest.mark.tf
+
+GENERATOR = np.random.default_rng(7)
+X = GENERATOR.normal(size=(200, 16)).astype(np.float32)
+TEST = GENERATOR.normal(size=(60, 16)).astype(np.float32)
+
+
+def convert(folder: Path, model: str, *args: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the command in `folder` on one of our SavedModels."""
+    command = [
+        sys.executable,
+        "-m",
+        "edged",
+        "convert",
+        str(savedmodels.made() / model),
+        "--name",
+        "m",
+        "--version",
+        "3",
+    ]
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(savedmodels.ROOT), "HOME": str(folder)}
+    done = subprocess.run(
+        [*command, *args], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=170
+    )
+    assert not ok or done.returncode == 0, done.stderr
+    return done
+
+
+def hashes(path: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(path.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def int8(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The dense classifier in int8, with calibration, evaluation and labels; the command's JSON beside it."""
+    savedmodels.require_tensorflow()
+    folder = tmp_path_factory.mktemp("int8")
+    return folder, int8_bundle(folder)
+
+
+def int8_bundle(folder: Path) -> dict[str, Any]:
+    np.savez(folder / "train.npz", inputs=X.astype(np.float64))
+    np.savez(folder / "test.npz", inputs=TEST[:, np.newaxis], y=savedmodels.dense_answers(TEST).argmax(1))
+    (folder / "classes.txt").write_text("sit\nwalk\nrun\nfall\n")
+    data = ["--calibration", "train.npz", "--eval", "test.npz", "--labels", "classes.txt"]
+    done = convert(folder, "dense", "-o", "out", "--quantize", "int8", *data, "--json")
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return facts
+
+
+def interpreter_answers(model: bytes, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], float, int]:
+    """int8 answers of a bare Interpreter to real inputs [n, 16], with the output's scale and zero point."""
+    module = pytest.importorskip("ai_edge_litert.interpreter")
+    kind = module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = module.Interpreter(model_content=model, experimental_op_resolver_type=kind)
+    interpreter.allocate_tensors()
+    source, sink = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+    scale, zero = source["quantization"]
+    answers = []
+    for row in np.clip(np.rint(x / np.float32(scale)) + zero, -128, 127).astype(np.int8):
+        interpreter.set_tensor(source["index"], row[np.newaxis])
+        interpreter.invoke()
+        answers.append(interpreter.get_tensor(sink["index"])[0])
+    return np.stack(answers), *sink["quantization"]
+
+
+def test_int8_bundle_says_what_a_bare_interpreter_and_numpy_say(int8: tuple[Path, dict[str, Any]]) -> None:
+    """The manifest's agreement, error and accuracy are those of an independent run against independent maths."""
+    made = bundle.read(int8[0] / "out")
+    quality = made.manifest.quality[0]
+    raw, scale, zero = interpreter_answers(made.model, TEST)
+    converted, true = (raw.astype(np.float64) - zero) * scale, savedmodels.dense_answers(TEST)
+    assert (quality.output, quality.metric, quality.threshold, quality.samples) == ("output_0", "agreement", 0.95, 60)
+    assert quality.value == pytest.approx((converted.argmax(1) == true.argmax(1)).mean(), abs=1e-5)
+    assert quality.details["max_abs"] == pytest.approx(np.abs(converted - true).max(), rel=1e-3)
+    assert quality.details["accuracy_float"] == 1.0
+    assert quality.details["accuracy"] == pytest.approx(quality.value)
+
+
+def test_int8_manifest_tells_the_model_as_it_is(int8: tuple[Path, dict[str, Any]]) -> None:
+    """dtypes, scales, ops, calibration range and runtimes in bundle.json match the file and the data."""
+    made = bundle.read(int8[0] / "out")
+    manifest = made.manifest
+    _, scale, zero = interpreter_answers(made.model, TEST[:1])
+    output = manifest.outputs[0]
+    assert (output.dtype, output.shape, output.scale, output.zero_point, output.io) == (
+        "int8",
+        (1, 4),
+        scale,
+        zero,
+        "float",
+    )
+    assert (manifest.inputs[0].name, manifest.inputs[0].dtype, manifest.inputs[0].shape) == ("inputs", "int8", (1, 16))
+    assert manifest.requirements.ops == {"FULLY_CONNECTED": 4, "SOFTMAX": 2}
+    assert {name.split()[0] for name in manifest.requirements.loaded_on} >= {"ai-edge-litert"}
+    seen = manifest.calibration.ranges[0]
+    assert (seen.minimum, seen.maximum) == (X.min(), X.max())
+    assert made.labels == ("sit", "walk", "run", "fall")
+    assert manifest.converter.flags["signature"] == "serving_default"
+
+
+def test_int8_golden_samples_are_the_interpreters_answers(int8: tuple[Path, dict[str, Any]]) -> None:
+    """Golden inputs are real samples as a client sends them; references are the model's, floats the SavedModel's."""
+    made = bundle.read(int8[0] / "out")
+    golden = made.golden()
+    assert golden is not None
+    assert golden.samples == 8
+    x = golden.inputs["inputs"][:, 0]
+    assert x.dtype == np.float32
+    assert all((row == TEST).all(axis=1).any() for row in x)
+    raw, scale, zero = interpreter_answers(made.model, x)
+    np.testing.assert_allclose(golden.reference["output_0"][:, 0], (raw.astype(np.float32) - zero) * scale, rtol=1e-6)
+    np.testing.assert_allclose(golden.float_outputs["output_0"][:, 0], savedmodels.dense_answers(x), atol=1e-5)
+    assert 2 * scale <= golden.tolerance["output_0"] <= 20.1 * scale
+
+
+def test_same_input_and_flags_give_the_same_bytes(int8: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """A second run, elsewhere, gives equal files, bundle.json included: no dates, no paths, no randomness."""
+    int8_bundle(tmp_path)
+    assert hashes(tmp_path / "out") == hashes(int8[0] / "out")
+
+
+def test_json_and_notes(int8: tuple[Path, dict[str, Any]]) -> None:
+    """--json prints one document with the manifest's facts; a float64 file is used with a note."""
+    facts = int8[1]
+    assert facts["bytes"]["model"] == (int8[0] / "out" / "model.tflite").stat().st_size
+    assert facts["dtypes"]["int8"]["constant_bytes"] >= 16 * 8 + 8 * 4
+    assert any("float64 is cast to float32" in note for note in facts["warnings"])
+
+
+def test_a_model_the_converter_would_strip_keeps_its_weights(tmp_path: Path) -> None:
+    """tf.saved_model.save(keras 3 model): float, no data given; the answers are numpy's, so the weights are there."""
+    done = convert(tmp_path, "dense", "-o", "out.tar")
+    made = bundle.read(tmp_path / "out.tar")
+    golden = made.golden()
+    assert golden is not None
+    expected = savedmodels.dense_answers(golden.inputs["inputs"][:, 0])
+    np.testing.assert_allclose(golden.reference["output_0"][:, 0], expected, atol=1e-5)
+    assert "READ_VARIABLE" not in made.manifest.requirements.ops
+    assert "random inputs" in done.stderr
+    assert "runs on: " in done.stdout
+
+
+@pytest.mark.parametrize(("factor", "says"), [(255.0, "agreement"), (0.0, "the same answer for every sample")])
+def test_wrong_calibration_fails_its_gate_and_leaves_nothing(tmp_path: Path, factor: float, says: str) -> None:
+    """Calibrated on unscaled or empty data the model is broken: exit 65, the figure named, no file left."""
+    np.savez(tmp_path / "train.npz", inputs=X * np.float32(factor))
+    np.savez(tmp_path / "test.npz", inputs=TEST)
+    data = ["--calibration", "train.npz", "--eval", "test.npz"]
+    done = convert(tmp_path, "dense", "-o", "out", "--quantize", "int8", *data, ok=False)
+    assert done.returncode == 65
+    assert says in done.stderr
+    assert "0.95" in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["test.npz", "train.npz"]
+
+
+def test_two_inputs_are_bound_by_name_and_a_function_calibrates(tmp_path: Path) -> None:
+    """Signature `predict`(z, a): names, not positions, decide; the client sends int8 where --io says so."""
+    (tmp_path / "data.py").write_text(
+        "import numpy as np\n"
+        "def rows():\n"
+        "    for i in range(120):\n"
+        "        yield {'a': np.float32([i % 7]), 'z': np.float32([10 + i % 5])}\n"
+    )
+    data = ["--calibration", "data:rows", "--quantize", "int8", "--io", "quantized"]
+    convert(tmp_path, "two", "-o", "out", *data)
+    made = bundle.read(tmp_path / "out")
+    assert made.manifest.signature == "predict"
+    golden = made.golden()
+    assert golden is not None
+    assert golden.inputs["a"].dtype == golden.reference["z_diff"].dtype == np.int8
+    specs = {spec.name: spec for spec in (*made.manifest.inputs, *made.manifest.outputs)}
+
+    def real(name: str, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return (values.astype(np.float64) - specs[name].zero_point) * specs[name].scale
+
+    z, a = real("z", golden.inputs["z"]), real("a", golden.inputs["a"])
+    step = max(spec.scale for spec in specs.values())
+    for name, expected in {"z_diff": z - a, "a_sum": z + a, "m_first": z}.items():
+        np.testing.assert_allclose(real(name, golden.reference[name]), expected, atol=1.01 * step)
+    assert np.abs(golden.float_outputs["z_diff"]).max() > 5
+
+
+def test_dynamic_range_of_dense_weights_loads_on_the_older_runtime(tmp_path: Path) -> None:
+    """Per-channel dense weights need FULLY_CONNECTED 12, which tflite-runtime 2.14 lacks; ours stay at what it has."""
+    convert(tmp_path, "wide", "-o", "out", "--quantize", "dynamic")
+    requirements = bundle.read(tmp_path / "out").manifest.requirements
+    assert requirements.ops["FULLY_CONNECTED"] <= 9
+    assert "tflite-runtime 2.14.0" in requirements.loaded_on or "tflite-runtime" not in str(requirements)
+    sizes = [(tmp_path / "out" / "model.tflite").stat().st_size, 32 * 64 * 4]
+    assert sizes[0] < sizes[1]
+
+
+def test_a_converter_that_dies_is_one_clear_error(tmp_path: Path) -> None:
+    """TensorFlow's converter dies by SIGSEGV on this GRU in int8: stage, signal and a way out are named."""
+    np.savez(tmp_path / "train.npz", x=np.random.default_rng(0).normal(size=(100, 10, 6)).astype(np.float32))
+    done = convert(tmp_path, "gru", "-o", "out", "--quantize", "int8", "--calibration", "train.npz", ok=False)
+    assert done.returncode == 70
+    assert "SIGSEGV while converting to int8" in done.stderr
+    assert "float16 or dynamic may work" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_with_state_is_compared_in_order_from_its_first_state(tmp_path: Path) -> None:
+    """The running sum's golden references are the cumulative sums of its golden inputs; the manifest says stateful."""
+    convert(tmp_path, "counter", "-o", "out")
+    made = bundle.read(tmp_path / "out")
+    golden = made.golden()
+    assert golden is not None
+    assert made.manifest.stateful
+    np.testing.assert_allclose(golden.reference["sum"], np.cumsum(golden.inputs["v"], axis=0), atol=1e-5)
+
+
+def test_whole_numbers_keep_their_dtype_and_images_calibrate(tmp_path: Path) -> None:
+    """A uint8 image input stays uint8 in int8; a directory of images becomes samples as --preprocess says."""
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "photos").mkdir()
+    for i in range(10):
+        image.fromarray(np.full((16, 12, 3), 25 * i, np.uint8)).save(tmp_path / "photos" / f"{i}.png")
+    (tmp_path / "image.yaml").write_text("channels: GRAY\n")
+    data = ["--calibration", "photos", "--preprocess", "image.yaml"]
+    done = convert(tmp_path, "gray", "-o", "out", "--quantize", "int8", *data)
+    made = bundle.read(tmp_path / "out")
+    assert (made.manifest.inputs[0].dtype, made.manifest.inputs[0].io) == ("uint8", "float")
+    assert made.manifest.preprocess is not None
+    assert (made.manifest.preprocess.width, made.manifest.preprocess.height) == (6, 8)
+    golden = made.golden()
+    assert golden is not None
+    level = golden.inputs["pixels"][:, 0, 0, 0, 0].astype(float)
+    np.testing.assert_allclose(golden.float_outputs["mean"][:, 0, 0], level / 255, atol=1e-6)
+    assert "only 10 samples" in done.stderr

@@ -1,0 +1,89 @@
+"""What the daemon costs before the first request: no module it does not need, little more memory than a bare script."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import tinymodel
+from support.daemons import DaemonProcess
+
+from edged.broker import EmbeddedBroker
+from edged.engines.tflite_runtime import Runtime
+
+# What everybody would write: the same imports, the same model, a connection.
+BARE = """
+import sys, time
+import numpy as np, yaml
+import paho.mqtt.client as mqtt
+from {package}.interpreter import Interpreter
+yaml.safe_load(open(sys.argv[1]))
+interpreter = Interpreter(model_content=open(sys.argv[2], 'rb').read())
+interpreter.allocate_tensors()
+interpreter.invoke()
+client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+client.connect('127.0.0.1', int(sys.argv[3]))
+client.loop_start()
+print('up', flush=True)
+time.sleep(600)
+"""
+UNWANTED = ("tensorflow", "keras", "asyncio", "starlette", "uvicorn", "fastapi", "flask", "importlib.metadata", "PIL")
+MOST_TIMES_THE_MEMORY = 1.15
+
+
+def rss_kib(pid: int) -> int:
+    """Resident memory of the process and all below it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    status = Path(f"/proc/{pid}/status").read_text()
+    own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+    return own + sum(rss_kib(int(child)) for child in children)
+
+
+@pytest.fixture
+def daemon(mosquitto: EmbeddedBroker, runtime: Runtime, tmp_path: Path) -> Iterator[DaemonProcess]:
+    """A daemon whose bundle is known here: it was started once before."""
+    tinymodel.write_dense_bundle(tmp_path / "dense")
+    models = [{"name": "dense", "bundle": "dense", "runtime": runtime.name}]
+    with DaemonProcess(tmp_path, mosquitto.port, {"models": models}) as daemon:
+        daemon.ready()
+        daemon.stop()
+        yield daemon
+
+
+def test_idle_memory_is_near_a_bare_scripts(daemon: DaemonProcess, runtime: Runtime) -> None:
+    """Resident memory side by side, children counted, medians of three interleaved pairs."""
+    ratios = []
+    model = daemon.config.parent / "dense" / "model.tflite"
+    script = [sys.executable, "-c", BARE.format(package=runtime.package), str(daemon.config), str(model)]
+    for _ in range(3):
+        daemon.restart()
+        daemon.ready()
+        with subprocess.Popen([*script, str(daemon.port)], stdout=subprocess.PIPE) as bare:
+            assert bare.stdout is not None
+            assert bare.stdout.readline() == b"up\n"
+            time.sleep(0.5)
+            ratios.append(rss_kib(daemon.process.pid) / rss_kib(bare.pid))
+            bare.kill()
+        daemon.stop()
+    print(f"idle memory on {runtime.name}: {statistics.median(ratios):.3f} times the bare script's", file=sys.stderr)
+    assert statistics.median(ratios) <= MOST_TIMES_THE_MEMORY
+
+
+def test_the_daemon_imports_nothing_it_does_not_need(daemon: DaemonProcess) -> None:
+    """`-X importtime` lists every module imported until ready and after a stop."""
+    command = [sys.executable, "-X", "importtime", "-m", "edged", "run", "-c", str(daemon.config)]
+    with daemon.log.open("wb") as log:
+        daemon.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=daemon.config.parent)
+    daemon.ready()
+    assert daemon.stop() == 0
+    lines = daemon.log.read_text(errors="replace").splitlines()
+    modules = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    assert "edged.daemon" in modules
+    # An editable install brings importlib.metadata's neighbours in before us; a module of ours never does.
+    found = {name for name in modules if name.split(".")[0] in UNWANTED or name in UNWANTED}
+    assert not found

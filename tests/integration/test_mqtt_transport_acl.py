@@ -1,0 +1,122 @@
+"""The sample configuration under configs/mosquitto in a real mosquitto: nobody reads or writes in another's name."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.brokers import eventually, require_mosquitto
+
+from edged.broker import EmbeddedBroker
+from edged.transports.base import Message, Subscription
+from edged.transports.mqtt import MqttSettings, MqttTransport
+
+_SAMPLES = Path(__file__).parents[2] / "configs" / "mosquitto"
+_LOGINS = ("press-07", "alice", "mallory", "operator")
+_REQUEST = "edged/v1/dev/press-07/req/har/c"
+
+
+def _lines(directory: Path) -> list[str]:
+    """The sample's active lines, with its files in our directory and without its listener and its store."""
+    text = (_SAMPLES / "edged.conf").read_text().replace("/etc/mosquitto", str(directory))
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    ours = ("listener", "persistence")
+    return [line for line in lines if not line.startswith(ours)]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A mosquitto with the sample, its ACL and a password file by mosquitto_passwd; password = login."""
+    require_mosquitto("mosquitto_passwd")
+    directory = tmp_path_factory.mktemp("acl")
+    for number, login in enumerate(_LOGINS):
+        flags = ["-c", "-b"] if number == 0 else ["-b"]
+        subprocess.run(["mosquitto_passwd", *flags, str(directory / "edged.passwd"), login, login], check=True)
+    (directory / "edged.acl").write_text((_SAMPLES / "edged.acl").read_text())
+    with EmbeddedBroker("mosquitto", lines=_lines(directory)) as running:
+        yield running
+
+
+class _Login:
+    def __init__(self, broker: EmbeddedBroker, name: str, *filters: str) -> None:
+        settings = MqttSettings.from_url(broker.url_v5, username=name, password=name)
+        self.transport, self.heard = MqttTransport(settings), list[tuple[str, bytes]]()
+        self.transport.start(
+            lambda message: self.heard.append((message.topic, bytes(message.payload))),
+            [Subscription(wish, 1) for wish in filters],
+        )
+        eventually(lambda: self.transport.stats()["connects"] == 1, f"{name} connected")
+
+    def publish(self, topic: str, payload: bytes) -> bool:
+        """Publish at QoS 1; whether the broker allowed it."""
+        refused, sent = (self.transport.stats()[name] for name in ("publishes_refused", "sent"))
+        assert self.transport.publish(Message(topic, payload, 1))
+        eventually(lambda: self.transport.stats()["outgoing_messages"] == 0, "the acknowledgement")
+        stats = self.transport.stats()
+        assert stats["publishes_refused"] + stats["sent"] == refused + sent + 1
+        return stats["sent"] == sent + 1
+
+
+@pytest.fixture
+def logins(broker: EmbeddedBroker) -> Iterator[dict[str, _Login]]:
+    """The device, an honest user and one who subscribes to everything."""
+    all_ = {
+        "press-07": _Login(broker, "press-07", "edged/v1/dev/press-07/req/#"),
+        "alice": _Login(broker, "alice", "edged/v1/resp/alice/#"),
+        "mallory": _Login(broker, "mallory", "#", "edged/v1/resp/alice/#", "edged/v1/dev/press-07/req/#"),
+        "operator": _Login(broker, "operator"),
+    }
+    yield all_
+    for login in all_.values():
+        login.transport.stop()
+
+
+def test_request_and_reply_pass_and_nobody_else_sees_them(logins: dict[str, _Login]) -> None:
+    """Alice's request (both forms) reaches the device, the reply reaches Alice, and Mallory hears nothing of it."""
+    press, alice, mallory = logins["press-07"], logins["alice"], logins["mallory"]
+    for topic in (f"{_REQUEST}/alice", f"{_REQUEST}/alice/id7/raw/200"):
+        assert alice.publish(topic, b"window")
+        eventually(lambda wish=topic: (wish, b"window") in press.heard, "the request")  # type: ignore[misc]
+    assert press.publish("edged/v1/resp/alice/1", b"walking")
+    eventually(lambda: alice.heard == [("edged/v1/resp/alice/1", b"walking")], "the reply")
+    assert press.publish("edged/v1/dev/press-07/status", b"ready")
+    eventually(lambda: mallory.heard, "what Mallory may hear")
+    assert mallory.heard == [("edged/v1/dev/press-07/status", b"ready")]
+
+
+@pytest.mark.parametrize(
+    ("login", "topic"),
+    [
+        ("mallory", f"{_REQUEST}/alice"),
+        ("mallory", f"{_REQUEST}/alice/id7/raw"),
+        ("mallory", "edged/v1/resp/alice/1"),
+        ("mallory", "edged/v1/dev/press-07/status"),
+        ("mallory", "edged/v1/dev/press-07/out/imu"),
+        ("mallory", "edged/v1/dev/press-07/cmd/drain"),
+        ("mallory", "edged/v1/dev/press-07/desired/models"),
+        ("alice", "edged/v1/resp/mallory/1"),
+        ("press-07", "edged/v1/dev/press-08/status"),
+    ],
+)
+def test_what_the_acl_refuses(logins: dict[str, _Login], login: str, topic: str) -> None:
+    """Writing in another's name, a forged reply, a forged status, another device's commands: not authorized."""
+    assert not logins[login].publish(topic, b"forged")
+    assert not any(payload == b"forged" for other in logins.values() for _topic, payload in other.heard)
+
+
+def test_the_operator_commands(logins: dict[str, _Login]) -> None:
+    """What Mallory may not, the operator may."""
+    assert logins["operator"].publish("edged/v1/dev/press-07/cmd/drain", b"{}")
+    assert logins["operator"].publish("edged/v1/dev/press-07/desired/models", b"{}")
+
+
+def test_a_wrong_password_is_told(broker: EmbeddedBroker) -> None:
+    """The reason names what to check, once, while the attempts go on."""
+    settings = MqttSettings.from_url(broker.url_v5, username="alice", password="x", reconnect_min_s=0.01)  # noqa: S106
+    transport, states = MqttTransport(settings), list[tuple[bool, str]]()
+    transport.start(lambda _message: None, [], on_connection=lambda *state: states.append(state))
+    eventually(lambda: transport.stats()["connect_failures"] >= 3, "three refusals")
+    transport.stop()
+    assert states == [(False, "refused by the broker: Not authorized (check user name, password or certificate)")]

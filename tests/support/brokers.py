@@ -1,0 +1,198 @@
+"""Real brokers, a TCP proxy that breaks connections, and short waits, for tests that cross a socket."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from edged.broker import EmbeddedBroker, find_mosquitto
+
+
+def _missing(what: str) -> None:
+    """Skip here; fail in CI, where every service has to be there."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} is missing, and CI must have it")
+    pytest.skip(f"{what} is not installed")
+
+
+def require_mosquitto(*tools: str) -> None:
+    """Skip (in CI: fail) without mosquitto and the named client tools, such as `mosquitto_sub`."""
+    if find_mosquitto() is None:
+        _missing("mosquitto")
+    for tool in tools:
+        if shutil.which(tool) is None:
+            _missing(tool)
+
+
+def require_iotcore() -> None:
+    """Skip (in CI: fail) without the iotcore wheel."""
+    if find_spec("iotcore") is None:
+        _missing("iotcore")
+
+
+@contextlib.contextmanager
+def mosquitto(*lines: str, tools: tuple[str, ...] = ()) -> Iterator[EmbeddedBroker]:
+    """A running mosquitto with extra configuration lines."""
+    require_mosquitto(*tools)
+    with EmbeddedBroker("mosquitto", lines=lines) as broker:
+        yield broker
+
+
+def tls_files(directory: Path) -> dict[str, Path]:
+    """Make a CA and certificates for the server (127.0.0.1) and one client, `press-07`; skip without openssl."""
+    if shutil.which("openssl") is None:
+        _missing("openssl")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
+
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    openssl("req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test-ca", *usage)
+    for name, extra in (("server", "subjectAltName=IP:127.0.0.1"), ("client", "extendedKeyUsage=clientAuth")):
+        (directory / f"{name}.ext").write_text(f"authorityKeyIdentifier=keyid\n{extra}\n")
+        subject = "/CN=press-07" if name == "client" else "/CN=broker"
+        openssl("req", "-new", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", subject)
+        sign = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext")
+        openssl("x509", "-req", "-in", f"{name}.csr", *sign, "-out", f"{name}.pem", "-days", "2")
+    return {path.name: path for path in directory.iterdir()}
+
+
+def eventually(check: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
+    """Wait until `check()` is true; fails with `what` when it never is."""
+    deadline = time.monotonic() + timeout_s
+    while not check():
+        if time.monotonic() > deadline:
+            pytest.fail(f"never happened: {what}")
+        time.sleep(0.01)
+
+
+def heard(
+    broker: EmbeddedBroker, filter_: str, format_: str = "%p", *, count: int = 1, version: str = "5"
+) -> list[str]:
+    """Return what mosquitto_sub, an independent client, hears (also retained messages), one line a message."""
+    command = ["mosquitto_sub", "-V", version, "-p", str(broker.port), "-q", "1", "-t", filter_]
+    command += ["-C", str(count), "-W", "5", "-F", format_]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+class FaultProxy:
+    """A TCP proxy on loopback that can cut connections, refuse new ones, or pass nothing on while they stay open."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target = target_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._refusing = self._closed = False
+        threading.Thread(target=self._accept, name="fault-proxy", daemon=True).start()
+
+    def __enter__(self) -> FaultProxy:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._closed = True
+        self.unblock()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Close every connection now, both ways; new ones are accepted."""
+        with self._lock:
+            pairs, self._pairs = self._pairs, []
+        for pair in pairs:
+            for end in pair:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def refuse(self, *, refusing: bool = True) -> None:
+        """Close new connections as soon as they come, or no longer."""
+        self._refusing = refusing
+
+    def blackhole(self) -> None:
+        """Pass nothing on: both sides believe in a connection that is dead (half open)."""
+        self._flowing.clear()
+
+    def unblock(self) -> None:
+        """Pass on again, also what was held back."""
+        self._flowing.set()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                near, _address = self._listener.accept()
+            except OSError:
+                return
+            if self._refusing or self._closed:
+                near.close()
+                continue
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                near.close()
+                continue
+            with self._lock:
+                self._pairs.append((near, far))
+            threading.Thread(target=self._pump, args=(near, far), daemon=True).start()
+
+    def _pump(self, near: socket.socket, far: socket.socket) -> None:
+        with near, far, selectors.DefaultSelector() as selector:
+            selector.register(near, selectors.EVENT_READ, far)
+            selector.register(far, selectors.EVENT_READ, near)
+            with contextlib.suppress(OSError):
+                while self._pass_on(selector):
+                    pass
+
+    def _pass_on(self, selector: selectors.BaseSelector) -> bool:
+        for key, _events in selector.select(timeout=1.0):
+            self._flowing.wait()
+            data = key.fileobj.recv(65536)  # type: ignore[union-attr]  # registered sockets only
+            if not data:
+                return False
+            key.data.sendall(data)
+        return not self._closed
+
+
+class OneShotServer:
+    """A server that answers each connection's first bytes with fixed bytes (or none), then closes it."""
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.seen: list[bytes] = []
+        threading.Thread(target=self._serve, name="one-shot-server", daemon=True).start()
+
+    def __enter__(self) -> OneShotServer:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _address = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                self.seen.append(connection.recv(65536))
+                connection.sendall(self._answer(self.seen[-1]))

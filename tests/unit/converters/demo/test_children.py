@@ -1,0 +1,72 @@
+"""Children are read, their failures shown with their own words, and none outlives the demo."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from converters.demo.children import Child, Children
+from edged.errors import InternalError
+
+
+def shell(tmp_path: Path, script: str) -> Child:
+    return Child("shell", ["/bin/sh", "-c", script], tmp_path / "shell.log")
+
+
+def test_the_last_json_line_is_kept_and_other_words_go_to_the_log(tmp_path: Path) -> None:
+    """Reports and words for a person share standard output without harm."""
+    child = shell(tmp_path, """echo '{"n": 1}'; echo hello; echo '{"n": 2}'; echo 3; echo oops >&2""")
+    assert child.finish(10) == {"n": 2}
+    assert set((tmp_path / "shell.log").read_text().split()) == {"hello", "3", "oops"}
+
+
+def test_a_bad_end_shows_the_end_of_the_log(tmp_path: Path) -> None:
+    """The person sees what the child said, and its exit status."""
+    with pytest.raises(InternalError, match=r"(?s)edged demo: shell: ended with 3.*no such model"):
+        shell(tmp_path, "echo no such model >&2; exit 3").finish(10)
+
+
+def test_a_child_that_does_not_end_is_a_failure(tmp_path: Path) -> None:
+    """Waiting is bounded."""
+    child = shell(tmp_path, "sleep 60")
+    with pytest.raises(InternalError, match="not done after"):
+        child.finish(0.05)
+    child.stop()
+
+
+def test_leaving_the_block_ends_whole_groups_even_deaf_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grandchild ends with its parent, and a child that ignores SIGTERM is killed."""
+    monkeypatch.setattr("converters.demo.children.STOP_S", 0.3)
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(tmp_path, found := [])
+    (child,) = found
+    assert child.code == -9
+    grandchild = Path(f"/proc/{child.last['pid']}/stat")
+    end = time.monotonic() + 10
+    while _running(grandchild) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not _running(grandchild)
+
+
+def _interrupted(tmp_path: Path, found: list[Child]) -> None:
+    with Children(tmp_path) as children:
+        child = children.python("deaf", "timeit", "-n1", "-r1", "-s", DEAF, "time.sleep(60)")
+        found.append(child)
+        end = time.monotonic() + 30
+        while "pid" not in child.last and time.monotonic() < end:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+
+DEAF = """
+import json, signal, subprocess, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(json.dumps({"pid": subprocess.Popen(["sleep", "60"]).pid}), flush=True)
+"""
+
+
+def _running(stat: Path) -> bool:
+    # A killed orphan may wait as a zombie for the reaper of its machine.
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"

@@ -1,0 +1,56 @@
+"""The converted model on the runtimes that are really installed, each in a child."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import tinymodel
+
+from converters.loadtest import LoadTest, load, save
+from edged.engines import tflite_runtime
+from edged.errors import BadDataError
+
+X = np.random.default_rng(0).normal(size=(5, 1, 3)).astype(np.float32)
+
+
+def load_test(folder: Path, model: bytes) -> LoadTest:
+    (folder / "m.tflite").write_bytes(model)
+    return LoadTest(folder / "m.tflite", "serving_default", {"x": X[:2]}, {"x": X})
+
+
+def test_every_runtime_answers_as_numpy_does(tmp_path: Path) -> None:
+    """Both kernels of every runtime, on the golden samples; the first runtime also on the evaluation samples."""
+    tinymodel.require_runtime("ai-edge-litert")
+    outcomes = load_test(tmp_path, tinymodel.dense_model()).run_all(tmp_path, [].append)
+    assert [o.runtime.split()[0] for o in outcomes] == [runtime.name for runtime in tflite_runtime.installed()]
+    for found in outcomes:
+        assert found.reason == ""
+        for answers in (found.reference, found.default):
+            assert answers is not None
+            np.testing.assert_allclose(answers["y"], tinymodel.dense_expected(X[:2]), rtol=1e-5)
+    assert outcomes[0].evaluation is not None
+    np.testing.assert_allclose(outcomes[0].evaluation["y"], tinymodel.dense_expected(X), rtol=1e-5)
+    assert all(found.evaluation is None for found in outcomes[1:])
+
+
+def test_a_model_that_no_runtime_loads_names_each_reason(tmp_path: Path) -> None:
+    """A truncated file kills one runtime and is refused by the other: one error, both reasons, no crash here."""
+    tinymodel.require_runtime("ai-edge-litert")
+    broken = tinymodel.dense_model()[:300]
+    with pytest.raises(BadDataError, match="no installed runtime runs it") as caught:
+        load_test(tmp_path, broken).run_all(tmp_path, [].append)
+    for runtime in tflite_runtime.installed():
+        assert f"{runtime.name}: " in str(caught.value)
+
+
+def test_arrays_of_any_name_survive_the_file(tmp_path: Path) -> None:
+    """Names with slashes and colons, and the one that numpy's savez keeps for itself."""
+    arrays = {"file": X, "a/b:0": X[:1], "x": np.zeros((2, 0), np.int8)}
+    save(tmp_path / "f.npz", arrays)
+    found = load(tmp_path / "f.npz")
+    assert set(found) == set(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype

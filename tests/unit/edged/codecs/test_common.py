@@ -1,0 +1,72 @@
+"""What the codecs share: values are named shortly, and NaN and Inf are found without an allocation in the good case."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from hypothesis import given
+
+from edged.bundle import TensorSpec
+from edged.codecs import common
+from edged.errors import RequestError
+
+
+@given(hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=4)))
+def test_all_finite_is_what_isfinite_says(array: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
+    """The one-pass sum finds every NaN and Inf, and takes nothing finite for one."""
+    assert common.all_finite(array) == bool(np.isfinite(array).all())
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("float32", 3e38), ("float64", 1.7e308), ("float16", 65504.0)])
+def test_a_sum_that_overflows_is_still_finite(dtype: str, value: float) -> None:
+    """The largest values sum to Inf; none of them is, and no warning escapes (warnings are errors here)."""
+    assert common.all_finite(np.full(1000, value, dtype))
+    assert not common.all_finite(np.array([value, np.inf, -np.inf], dtype))
+
+
+def test_complex_is_looked_at_too() -> None:
+    """An infinite imaginary part counts."""
+    assert common.all_finite(np.ones(3, np.complex64))
+    assert not common.all_finite(np.array([1, complex(0, np.inf)], np.complex64))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_finite_array_costs_no_memory(dtype: str) -> None:
+    """A megabyte of good values is checked with less than 100 kB of memory."""
+    array = np.ones(1_000_000, dtype)
+    tracemalloc.start()
+    common.all_finite(array)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+@pytest.mark.parametrize("bad", [[1, 2], [0, 255]])
+def test_a_bool_must_be_zero_or_one(bad: list[int]) -> None:
+    """Other bytes would be a bool that is neither True nor False."""
+    array = np.array([bad], np.uint8).view(np.bool_)
+    with pytest.raises(RequestError, match=r"\[0, 1\]"):
+        common.accept(array, TensorSpec("m", "bool", (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([1, 2], "a list of 2"),
+        ({"a": 1}, "an object"),
+        (b"abc", "3 bytes"),
+        (None, "None"),
+        (True, "True"),
+        ("x" * 1000, "'" + "x" * 39 + "…"),
+        (10**4000, "an integer of 13288 bits"),
+        (1 << 100_000, "an integer of 100001 bits"),  # more digits than Python will print
+        ({1}, "a set"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_is_named_shortly(value: object, text: str) -> None:
+    """An error reply never repeats a client's megabytes, and naming a value never fails."""
+    assert common.describe(value) == text

@@ -1,0 +1,185 @@
+"""The bounded queue and the deadlines of what is in it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from support.requests import Inbox
+
+from edged.admission import Admission, Bounds, Sweeper
+from edged.errors import Code, RequestError
+from edged.figures import ModelFigures
+from edged.request import Reply, Request
+from edged.worker import answer
+
+
+class Rig:
+    """An admission with a running sweeper, and an inbox for what is answered."""
+
+    def __init__(self) -> None:
+        self.inbox, self.figures = Inbox(), ModelFigures()
+        self.sweeper = Sweeper(self.fail)
+
+    def fail(self, request: Request, error: RequestError) -> None:
+        answer(request, Reply.failure(error), self.figures)
+
+    def admission(self, **bounds: object) -> Admission:
+        return Admission(Bounds(**bounds), self.sweeper, self.fail)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    rig.sweeper.start()
+    yield rig
+    rig.sweeper.stop()
+
+
+def test_requests_are_taken_in_the_order_they_came(rig: Rig) -> None:
+    """First in, first out."""
+    admission = rig.admission()
+    sent = [rig.inbox.request() for _ in range(5)]
+    for request in sent:
+        admission.admit(request)
+    assert [admission.take() for _ in sent] == sent
+
+
+def test_a_full_queue_refuses_the_newest(rig: Rig) -> None:
+    """Bounded in requests: the third of two is refused RESOURCE_EXHAUSTED, retryable, with a time to wait."""
+    admission = rig.admission(max_requests=2)
+    admission.admit(rig.inbox.request())
+    admission.admit(rig.inbox.request())
+    with pytest.raises(RequestError) as caught:
+        admission.admit(rig.inbox.request())
+    assert caught.value.code is Code.RESOURCE_EXHAUSTED
+    assert caught.value.retryable
+    assert caught.value.retry_after_ms
+
+
+def test_bytes_are_bounded_too(rig: Rig) -> None:
+    """Two payloads of 60 bytes do not fit into 100; one does again once the first is answered."""
+    admission = rig.admission(max_bytes=100)
+    first = rig.inbox.request(b"x" * 60)
+    admission.admit(first)
+    with pytest.raises(RequestError, match="RESOURCE_EXHAUSTED"):
+        admission.admit(rig.inbox.request(b"x" * 60))
+    first.claim()
+    admission.admit(rig.inbox.request(b"x" * 60))
+    assert (admission.requests, admission.bytes) == (1, 60)
+
+
+def test_a_payload_larger_than_the_queue_is_the_senders_mistake(rig: Rig) -> None:
+    """Sending it again cannot help, and with drop_oldest it must not push everything else out."""
+    admission = rig.admission(max_bytes=100, overflow="drop_oldest")
+    admission.admit(rig.inbox.request(b"x" * 50))
+    with pytest.raises(RequestError) as caught:
+        admission.admit(rig.inbox.request(b"x" * 101))
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert admission.requests == 1
+
+
+def test_drop_oldest_answers_the_oldest_and_takes_the_new_one(rig: Rig) -> None:
+    """Nothing vanishes: the request that makes room gets an error reply."""
+    admission = rig.admission(max_requests=2, overflow="drop_oldest")
+    old, middle, new = (rig.inbox.request() for _ in range(3))
+    for request in (old, middle, new):
+        admission.admit(request)
+    answered, reply = rig.inbox.replies.get(timeout=1)
+    assert answered is old
+    assert reply.error is not None
+    assert reply.error.code is Code.RESOURCE_EXHAUSTED
+    assert [admission.take(), admission.take()] == [middle, new]
+
+
+def test_a_deadline_is_kept_while_nobody_takes(rig: Rig) -> None:
+    """No worker at all: the sweeper answers, not before the deadline, and the room is free again."""
+    admission = rig.admission(max_requests=1)
+    request = rig.inbox.request(deadline_ms=60)
+    admission.admit(request)
+    reply = rig.inbox.get()
+    assert time.monotonic_ns() >= request.deadline_ns
+    assert reply.error is not None
+    assert reply.error.code is Code.DEADLINE_EXCEEDED
+    admission.admit(rig.inbox.request())
+
+
+def test_an_earlier_deadline_overtakes_a_later_one(rig: Rig) -> None:
+    """A short deadline behind a long one is not held back by it."""
+    admission = rig.admission()
+    admission.admit(rig.inbox.request(deadline_ms=60_000))
+    short = rig.inbox.request(deadline_ms=50)
+    admission.admit(short)
+    assert rig.inbox.replies.get(timeout=5)[0] is short
+
+
+def test_an_answered_request_is_neither_swept_nor_taken(rig: Rig) -> None:
+    """Claimed by somebody else: one reply in all, and the worker never sees it."""
+    admission = rig.admission()
+    first, second = rig.inbox.request(deadline_ms=40), rig.inbox.request()
+    admission.admit(first)
+    admission.admit(second)
+    rig.fail(first, RequestError(Code.UNAVAILABLE, "by the test"))
+    time.sleep(0.1)
+    assert admission.take() is second
+    assert rig.inbox.count() == 1
+
+
+def test_the_heap_forgets_answered_requests(rig: Rig) -> None:
+    """10,000 answered requests with far deadlines leave no 10,000 entries behind."""
+    admission = rig.admission()
+    for _ in range(10_000):
+        request = rig.inbox.request(deadline_ms=600_000)
+        admission.admit(request)
+        request.claim()
+    assert len(rig.sweeper._heap) <= 1024
+
+
+def test_close_lets_the_worker_finish_what_waits(rig: Rig) -> None:
+    """The end mark comes after what was admitted before it."""
+    admission = rig.admission()
+    request = rig.inbox.request()
+    admission.admit(request)
+    admission.close()
+    assert admission.take() is request
+    assert admission.take() is None
+
+
+def test_abandon_answers_everything_that_waits(rig: Rig) -> None:
+    """The end of a drain leaves nobody without a reply."""
+    admission = rig.admission()
+    for _ in range(3):
+        admission.admit(rig.inbox.request())
+    admission.abandon(RequestError(Code.UNAVAILABLE, "going"))
+    assert [rig.inbox.get().error.code for _ in range(3)] == [Code.UNAVAILABLE] * 3  # type: ignore[union-attr]
+    assert admission.requests == 0
+
+
+def test_the_bounds_hold_under_many_threads(rig: Rig) -> None:
+    """Eight threads push 500 requests each through a queue of 16 while one takes: admitted = answered + refused."""
+    admission, refused = rig.admission(max_requests=16), []
+    highest = 0
+
+    def push() -> None:
+        for _ in range(500):
+            try:
+                admission.admit(rig.inbox.request(deadline_ms=600_000))
+            except RequestError:
+                refused.append(1)
+
+    threads = [threading.Thread(target=push) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    taken = 0
+    while any(thread.is_alive() for thread in threads) or admission.requests:
+        highest = max(highest, admission.requests)
+        if admission.requests:
+            request = admission.take()
+            assert request is not None
+            request.claim()
+            taken += 1
+    assert taken + len(refused) == 4000
+    assert highest <= 16
+    assert admission.bytes == 0

@@ -1,0 +1,173 @@
+"""Bundles: what is written is read back; what was changed, cut or added is refused by name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import tinymodel
+
+from edged import bundle
+from edged.errors import BadDataError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tinymodel.write_dense_bundle(tmp_path / "dense")
+
+
+def test_reading_gives_what_was_written(path: Path) -> None:
+    """Model bytes, specs and golden arrays survive."""
+    read = bundle.read(path)
+    assert read.model == tinymodel.dense_model()
+    assert read.manifest.inputs[0] == tinymodel.spec("x", (1, 3))
+    golden = read.golden()
+    assert golden is not None
+    np.testing.assert_array_equal(golden.reference["y"][0], [[4.625, -0.75]])  # by hand: W·(1,2,3) + b
+
+
+def test_the_hashes_are_those_of_the_files(path: Path) -> None:
+    """Independent source: hashlib over the file on disk."""
+    manifest = json.loads((path / "bundle.json").read_text())
+    for name, entry in manifest["files"].items():
+        data = (path / name).read_bytes()
+        assert entry == {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+
+
+def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Directories and tars made twice are equal byte for byte."""
+    one, two = (tinymodel.write_dense_bundle(tmp_path / f"{n}.tar") for n in "ab")
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_tar_reads_like_its_directory(tmp_path: Path, path: Path) -> None:
+    """Both forms hold the same."""
+    tar = bundle.read(tinymodel.write_dense_bundle(tmp_path / "dense.tar"))
+    directory = bundle.read(path)
+    assert tar.files == directory.files
+    assert tar.manifest == directory.manifest
+
+
+@pytest.mark.parametrize("change", ["flip", "cut", "grow", "remove"])
+@pytest.mark.parametrize("name", [bundle.MODEL, bundle.GOLDEN])
+def test_a_changed_file_is_refused_by_name(path: Path, name: str, change: str) -> None:
+    """One flipped bit, one byte less, one more, or no file: each is refused before the model is used."""
+    file = path / name
+    data = file.read_bytes()
+    if change == "remove":
+        file.unlink()
+    else:
+        flipped = data[:20] + bytes([data[20] ^ 1]) + data[21:]
+        file.write_bytes({"flip": flipped, "cut": data[:-1], "grow": data + b"x"}[change])
+    with pytest.raises(BadDataError, match=name):
+        bundle.read(path)
+
+
+def edited(path: Path, change: dict[str, object]) -> Path:
+    manifest = json.loads((path / "bundle.json").read_text())
+    (path / "bundle.json").write_text(json.dumps(manifest | change))
+    return path
+
+
+def test_an_unknown_key_is_an_error_that_names_the_format(path: Path) -> None:
+    """A newer writer's key is not dropped in silence."""
+    with pytest.raises(BadDataError, match=r"flavour.*\n?.*format 1"):
+        bundle.read(edited(path, {"flavour": 1}))
+
+
+def test_ext_is_free(path: Path) -> None:
+    """Others may keep what they like under `ext`."""
+    assert bundle.read(edited(path, {"ext": {"acme": {"line": 3}}})).manifest.ext == {"acme": {"line": 3}}
+
+
+@pytest.mark.parametrize("value", [2, "1", None])
+def test_another_format_is_refused(path: Path, value: object) -> None:
+    """Only format 1 is read, and the message says so."""
+    with pytest.raises(BadDataError, match="this edged reads format 1"):
+        bundle.read(edited(path, {"format": value}))
+
+
+@pytest.mark.parametrize("name", ["../escape", "/etc/passwd", "other.bin"])
+def test_a_file_name_cannot_leave_the_bundle(path: Path, name: str) -> None:
+    """Only the names of the format are taken."""
+    entry = {"sha256": "0" * 64, "size": 1}
+    files = json.loads((path / "bundle.json").read_text())["files"]
+    with pytest.raises(BadDataError, match="unknown name"):
+        bundle.read(edited(path, {"files": files | {name: entry}}))
+
+
+def test_a_key_given_twice_is_refused(path: Path) -> None:
+    """JSON lets the last one win; we do not."""
+    text = (path / "bundle.json").read_text()
+    (path / "bundle.json").write_text(text.replace('"format": 1,', '"format": 1, "format": 1,', 1))
+    with pytest.raises(BadDataError, match="format"):
+        bundle.read(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a tar", b"\0" * 10240])
+def test_a_file_that_is_no_tar_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Garbage instead of a .tar is one clear error."""
+    file = tmp_path / "x.tar"
+    file.write_bytes(content)
+    with pytest.raises(BadDataError):
+        bundle.read(file)
+
+
+def test_links_in_a_tar_are_not_followed(tmp_path: Path) -> None:
+    """A member that links to a file outside counts as missing."""
+    file = tmp_path / "x.tar"
+    with tarfile.open(file, "w") as tar:
+        info = tarfile.TarInfo("bundle.json")
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        tar.addfile(info)
+    with pytest.raises(BadDataError, match=r"no bundle\.json"):
+        bundle.read(file)
+
+
+def test_writing_never_overwrites(path: Path) -> None:
+    """An existing bundle stays as it is."""
+    with pytest.raises(FileExistsError):
+        tinymodel.write_dense_bundle(path)
+
+
+def test_golden_that_is_no_npz_is_refused() -> None:
+    """A pickle, a zip bomb's header or text: ValueError, nothing is run."""
+    for data in (b"", b"PK\x03\x04", b"text", b"\x93NUMPY\x01\x00"):
+        with pytest.raises(ValueError, match="golden"):
+            bundle.Golden.from_bytes(data)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fails in the middle: neither the bundle nor a part of it is there, and the next try succeeds."""
+    original = Path.write_bytes
+
+    def failing(self: Path, data: bytes) -> int:
+        if self.name == bundle.GOLDEN:
+            raise OSError(28, "No space left on device")
+        return original(self, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", failing)
+        with pytest.raises(OSError, match="No space"):
+            tinymodel.write_dense_bundle(tmp_path / "b")
+    assert list(tmp_path.iterdir()) == []
+    bundle.read(tinymodel.write_dense_bundle(tmp_path / "b"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"postprocess": {"output": "nope"}}, "no such output"),
+        ({"preprocess": {"input": "nope", "width": 2, "height": 2}}, "no input is called 'nope'"),
+        ({"preprocess": {"input": "x", "width": 2, "height": 2, "std": [0.0]}}, "must not be 0"),
+        ({"preprocess": {"input": "x", "width": 2, "height": 2, "mean": [1.0, 2.0]}}, "expected 1 or 3 values"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(path: Path, change: dict[str, object], message: str) -> None:
+    """Relations inside the manifest, told before a request would find them."""
+    with pytest.raises(BadDataError, match=message):
+        bundle.read(edited(path, change))

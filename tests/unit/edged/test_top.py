@@ -1,0 +1,311 @@
+"""`edged top` as text: what is shown, what is left out when the terminal is narrow, what machines get."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+
+from edged.client.fleet import Fleet
+from edged.client.toptable import age, document, milliseconds, screen
+from edged.clock import NS_PER_S, now_ns
+from edged.commands import top
+from edged.errors import UnavailableError, UsageError
+from edged.latency import Histogram
+from edged.transports.base import Message
+from edged.transports.loopback import LoopbackBus, LoopbackTransport
+
+STAGES = ("receive", "queue", "decode", "infer", "encode", "publish")
+
+
+def _latency(n, p50):
+    return {"n": n, "p50_us": p50, "p90_us": p50 * 2, "p99_us": p50 * 3, "p999_us": p50 * 4, "max_us": p50 * 5}
+
+
+def _figures(requests, p50, n=200):
+    stages = {stage: _latency(n, 10.0 * (i + 1)) for i, stage in enumerate(STAGES)}
+    return {
+        "requests": requests,
+        "ok": requests - 3,
+        "errors": {"INVALID_ARGUMENT": 3},
+        "latency": {"total": _latency(n, p50), **stages},
+    }
+
+
+def _histogram():
+    histogram = Histogram()
+    for value in np.linspace(1e6, 2e6, 200):
+        histogram.record(int(value))
+    return histogram.encode()
+
+
+def _metrics(device, boot="b", n=200):
+    model = {
+        "version": 7, "runtime": "ai-edge-litert 2.3.0", "delegate": "cpu", "queue": {"requests": 4, "bytes": 8},
+        "since_start": _figures(5000, 1500.0, 4997), "interval": _figures(250, 680.0, n),
+        "histograms": {"total": _histogram()},
+    }  # fmt: skip
+    body = {
+        "format": 1, "device": device, "boot": boot, "seq": 1, "ts": 1.7e9, "interval_s": 10.0,
+        "process": {"rss_bytes": 50 * 1024 * 1024, "cpu_s": 1.0}, "models": {"har": model},
+    }  # fmt: skip
+    return Message(f"edged/v1/dev/{device}/metrics", json.dumps(body).encode())
+
+
+def _status(device, state="ready", boot="b", **facts):
+    models = {"har": {"state": "ready", "version": 7, "delegate": "cpu", "runtime": "ai-edge-litert 2.3.0"}}
+    body = {
+        "state": state,
+        "boot": boot,
+        "seq": 1,
+        "ts": 1.7e9,
+        "device": device,
+        "version": "0.1.0",
+        "models": models,
+    } | facts
+    return Message(f"edged/v1/dev/{device}/status", json.dumps(body).encode(), retain=True)
+
+
+def _fleet(*messages):
+    fleet = Fleet()
+    for message in messages:
+        fleet.take(message)
+    return fleet
+
+
+def _cells(line):
+    return [cell for cell in line.split("  ") if cell.strip()]
+
+
+def _table(fleet, **how):
+    lines = screen(fleet, now_ns(), **{"stages": False, "width": None, **how})
+    return dict(zip(map(str.strip, _cells(lines[0])), map(str.strip, _cells(lines[1])), strict=True)), lines
+
+
+def test_row_shows_the_figures_of_the_message():
+    """Every number of the payload is in its column, in ms, of the interval and since start."""
+    row, _ = _table(_fleet(_status("press-07"), _metrics("press-07")))
+    expected = {
+        "DEVICE": "press-07", "STATE": "ready", "MODEL": "har", "VER": "7", "DELEGATE": "cpu",
+        "RUNTIME": "ai-edge-litert 2.3.0",
+        "REQ/S": "25.0", "P50ms": "0.680", "P90ms": "1.36", "P99ms": "2.04", "MAXms": "3.40",
+        "P50all": "1.50", "P90all": "3.00", "P99all": "4.50", "MAXall": "7.50",
+        "ERRORS": "3", "QUEUE": "4", "RSS": "50M", "SEEN": "0s",
+    }  # fmt: skip
+    assert row == expected
+
+
+def test_percentile_of_few_samples_says_so():
+    """99 samples are marked and explained, 100 are not."""
+    row, lines = _table(_fleet(_metrics("a", n=99)))
+    assert row["P99ms"] == "2.04*"
+    assert "* fewer than 100 samples" in lines
+    row, lines = _table(_fleet(_metrics("a", n=100)))
+    assert row["P99ms"] == "2.04"
+    assert "* fewer than 100 samples" not in lines
+
+
+def test_stage_rows():
+    """With stages each model has one more row per stage, in order, with that stage's latencies."""
+    _, lines = _table(_fleet(_metrics("a")), stages=True)
+    found = [line.split() for line in lines[2:8]]
+    assert [cells[0] for cells in found] == list(STAGES)
+    assert found[3][1] == "0.040"  # infer: P50 of 40 us
+
+
+def test_device_without_metrics_shows_what_its_status_says():
+    """A device that has not measured yet is there with its models and no numbers."""
+    row, _ = _table(_fleet(_status("a", "degraded", models={"har": {"state": "failed", "delegate": "cpu"}})))
+    assert (row["STATE"], row["DELEGATE"], row["P99ms"], row["REQ/S"], row["SEEN"]) == (
+        "degraded/failed",
+        "cpu",
+        "-",
+        "-",
+        "-",
+    )
+
+
+def test_stale_device_is_marked():
+    """Metrics that stopped coming are not shown as if they were of now."""
+    fleet = _fleet(_status("a"), _metrics("a"))
+    assert not any("(stale)" in line for line in screen(fleet, now_ns(), stages=False, width=None))
+    later = now_ns() + 31 * NS_PER_S
+    lines = screen(fleet, later, stages=False, width=None)
+    assert "ready (stale)" in lines[1]
+    assert lines[1].endswith("31s")
+
+
+def test_lost_device_is_lost_not_stale():
+    """The will of the current boot is the last word."""
+    row, _ = _table(_fleet(_status("a"), _metrics("a"), _status("a", "lost")))
+    assert row["STATE"] == "lost/ready"
+
+
+@pytest.mark.parametrize("width", [200, 120, 80, 60, 40, 10, 1])
+def test_lines_fit_the_width(width):
+    """Whatever the width, no line is longer; what matters most is left."""
+    fleet = _fleet(_status("press-07"), _metrics("press-07"), _status("b" * 40, reason="x"))
+    lines = screen(fleet, now_ns(), stages=True, width=width)
+    assert max(map(len, lines)) <= width
+    if width >= 80:
+        assert {"DEVICE", "STATE", "MODEL", "P99ms"} <= set(lines[0].split())
+
+
+def test_columns_go_by_importance():
+    """The runtime goes before the percentiles since start, those before the interval's."""
+    fleet = _fleet(_status("press-07"), _metrics("press-07"))
+    full = len(screen(fleet, now_ns(), stages=False, width=None)[0])
+    header = screen(fleet, now_ns(), stages=False, width=full - 1)[0]
+    assert "RUNTIME" not in header
+    assert "MAXall" in header
+    header = screen(fleet, now_ns(), stages=False, width=90)[0]
+    assert "MAXall" not in header
+    assert "P99ms" in header
+
+
+def test_fleet_lines_merge_the_devices():
+    """The last lines give the latency of all devices together, and how many that is."""
+    fleet = _fleet(_status("a"), _metrics("a"), _metrics("b"), _status("c"))
+    (line,) = [
+        line for line in screen(fleet, now_ns(), stages=False, width=None) if line.startswith("fleet since start")
+    ]
+    assert "2 of 3 devices" in line
+    assert "n 400" in line
+    assert "MAX 2.00 ms" in line
+
+
+def test_ignored_messages_are_told():
+    """What could not be read is counted on the screen."""
+    fleet = _fleet(Message("edged/v1/dev/a/metrics", b"junk"), Message("edged/v1/dev/a/status", b"junk"))
+    assert screen(fleet, now_ns(), stages=False, width=None)[-1] == "ignored messages: metrics 1, status 1"
+
+
+def test_no_control_character_reaches_the_terminal():
+    """Names come from the network: an escape sequence in one is shown without its escape."""
+    evil = "\x1b]0;owned\x07\x9b2J\r\n"
+    fleet = _fleet(
+        _status("dev\x1b[2J", models={evil: {"state": evil, "delegate": evil}}),
+        Message(
+            "edged/v1/dev/x/metrics",
+            json.dumps({"format": 1, "models": {evil: {"runtime": evil, "delegate": evil}}}).encode(),
+        ),
+    )
+    text = "".join(screen(fleet, now_ns(), stages=True, width=None))
+    assert text.isprintable()
+    assert "]0;owned" in text
+
+
+def test_document_holds_the_same_facts():
+    """The JSON has each model's figures in microseconds and the fleet's percentiles."""
+    found = json.loads(json.dumps(document(_fleet(_status("a"), _metrics("a")), now_ns())))
+    (device,) = found["devices"]
+    assert (device["device"], device["state"], device["stale"], device["version"]) == ("a", "ready", False, "0.1.0")
+    model = device["models"]["har"]
+    assert model["status"]["state"] == "ready"
+    assert model["interval"]["latency"]["total"]["p99_us"] == 2040.0
+    assert model["since_start"]["errors"] == {"INVALID_ARGUMENT": 3}
+    assert found["fleet"]["since_start"]["latency"]["n"] == 200
+
+
+@pytest.mark.parametrize(
+    ("value_us", "text"),
+    [
+        (None, "-"),
+        (0.4, "0.000"),
+        (12.3, "0.012"),
+        (999.4, "0.999"),
+        (1234, "1.23"),
+        (45_678, "45.7"),
+        (1_234_567, "1235"),
+    ],
+)
+def test_milliseconds(value_us, text):
+    """Three significant digits, down to a microsecond."""
+    assert milliseconds(value_us) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0s"), (0.4, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d")]
+)
+def test_age(seconds, text):
+    """The largest unit of which there are at least two."""
+    assert age(seconds) == text
+
+
+@pytest.fixture
+def bus(monkeypatch):
+    """`edged top` on a bus in this process instead of a broker."""
+    bus = LoopbackBus()
+    monkeypatch.setattr(top, "mqtt_transport", lambda _settings: LoopbackTransport(bus))
+    return bus
+
+
+def _args(*words):
+    parser = argparse.ArgumentParser()
+    top.configure(parser)
+    return parser.parse_args(list(words))
+
+
+def _device(bus, *messages):
+    device = LoopbackTransport(bus)
+    device.start(lambda _message: None, [])
+    for message in messages:
+        device.publish(message)
+    return device
+
+
+def _retained(message):
+    return Message(message.topic, message.payload, retain=True)
+
+
+def test_once_prints_when_every_device_has_reported(bus, capsys):
+    """Retained statuses name the devices; a stopped one is not waited for."""
+    _device(bus, _status("a"), _status("b", "stopped"), _retained(_metrics("a")))
+    assert top.run(_args("--once", "--json", "--wait", "20")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(d["device"], d["state"]) for d in found["devices"]] == [("a", "ready"), ("b", "stopped")]
+    assert found["devices"][0]["models"]["har"]["interval"]["requests"] == 250
+
+
+def test_once_as_text_has_no_escape_sequences(bus, capsys):
+    """Not on a terminal the table is plain lines."""
+    _device(bus, _status("a"), _retained(_metrics("a")))
+    assert top.run(_args("--once")) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert text.startswith("DEVICE")
+
+
+def test_once_without_any_device_is_unavailable(bus):
+    """Nothing heard is an error that names what was waited for."""
+    with pytest.raises(UnavailableError, match="press-07: nothing heard"):
+        top.run(_args("--once", "--wait", "0.1", "--device", "press-07"))
+
+
+def test_frame_fits_the_terminals_height(monkeypatch):
+    """What does not fit is counted in the last line, and the screen is overwritten, not scrolled."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "12")
+    fleet = _fleet(*(_status(f"d{i}") for i in range(40)))
+    connection = top._Connection()
+    connection.note(False, "broken\x1b")
+    frame = top._frame(_args(), fleet, connection)
+    assert frame.startswith("\x1b[H")
+    assert frame.count("\n") == 11
+    assert "more lines" in frame
+    assert "no connection: broken" in frame
+
+
+@pytest.mark.parametrize("words", [("--interval", "0"), ("--device", "a/b"), ("--broker", "http://x")])
+def test_impossible_options_are_refused(words):
+    """A mistake on the command line is told as such."""
+    with pytest.raises(UsageError):
+        top.run(_args(*words))
+
+
+def test_no_broker_is_unavailable():
+    """Without a broker the command ends with the reason."""
+    with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1"):
+        top.run(_args("--broker", "mqtt://127.0.0.1:1", "--connect-timeout", "0.3"))
