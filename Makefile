@@ -31,8 +31,10 @@ format: $(VENV)/.installed-dev ## let ruff format and mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-bench: $(VENV)/.installed-dev ## the benchmarks
-	$(BIN)/python -m pytest -m bench tests/bench $(ARGS)
+bench: $(VENV)/.installed-dev ## every benchmark of tests/bench
+	@for script in tests/bench/bench_*.py; do \
+		echo "$$script"; $(BIN)/python $$script $(ARGS) || exit 1; \
+	done
 
 wheel: $(VENV)/.installed-dev ## build dist/*.whl
 	$(BIN)/python -m build --wheel --outdir dist

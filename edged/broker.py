@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -28,6 +29,7 @@ KINDS = ("auto", "mosquitto", "iotcore")
 _START_S = 15.0
 _STOP_S = 3.0
 _POLL_S = 0.02
+_PORTS = (15_000, 32_000)
 _TRIES = 3  # a free port may be taken between looking and listening
 _MOSQUITTO = ("listener {port} 127.0.0.1", "allow_anonymous true", "set_tcp_nodelay true", "persistence false")
 _INSTALL = "apt-get install mosquitto, or: pip install 'edged[broker]'"
@@ -196,10 +198,26 @@ class EmbeddedBroker:
 
 
 def _free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
+    """Return two ports nobody listens on, below those that the kernel gives to outgoing connections.
+
+    One of those may be taken while the broker is down between `kill` and `restart`, even by a client that tries to
+    reach the broker on it.
+    """
+    free: list[int] = []
+    while len(free) < 2:  # noqa: PLR2004 (one a version)
+        port = random.randrange(*_PORTS)  # noqa: S311 (no secret)
+        if port not in free and _bindable(port):
+            free.append(port)
+    return free[0], free[1]
+
+
+def _bindable(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _listens(port: int) -> bool:

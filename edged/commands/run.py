@@ -38,7 +38,11 @@ def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: daemon.request_stop())
     signal.signal(signal.SIGINT, lambda *_: daemon.request_stop())
     signal.signal(signal.SIGHUP, lambda *_: daemon.request_reload())
-    if daemon.run():
+    ended = daemon.run()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # The interpreter puts the default action back while it ends; a second SIGTERM then would turn 0 into a kill.
+        signal.signal(number, signal.SIG_IGN)
+    if ended:
         return ExitCode.OK
     # An invoke still hangs in native code: an ordinary exit would wait for its thread for ever.
     logging.getLogger(__name__).error("an inference did not return; leaving without it")

@@ -217,7 +217,6 @@ class Link:
             return
         self._accepted_ns, self._ever_accepted = now_ns(), True
         self._choice.accepted()
-        self._counters.add("connects")
         self.max_packet = getattr(properties, "MaximumPacketSize", 0)
         if self.max_packet and self._ledger.largest_unacknowledged() > self.max_packet:
             self._purge(self.max_packet, "dropped_too_large")
@@ -225,6 +224,7 @@ class Link:
             self.client.subscribe(self._filters)
         self.client.accept(open_=True)
         self.connected = True
+        self._counters.add("connects")
         self._report(connected=True, detail=f"MQTT {self._choice.current}")
 
     def _refused(self, reason: ReasonCode) -> None:

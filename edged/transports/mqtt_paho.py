@@ -21,7 +21,7 @@ from edged.errors import BadDataError
 from edged.transports.mqtt_settings import MqttSettings
 
 _PUBLISH = 0x30
-_MARKS_WRITTEN_FOR = frozenset({"2.2.0"})
+_MARKS_WRITTEN_FOR = frozenset({"2.1.0", "2.2.0"})
 _HOOKS = ("_sock_recv", "_sock_send", "_packet_queue", "_mid_generate")
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support import tinymodel
 from support.daemons import DaemonProcess
+from support.memory import rss_kib
 
 from edged.broker import EmbeddedBroker
 from edged.engines.tflite_runtime import Runtime
@@ -34,14 +35,6 @@ time.sleep(600)
 """
 UNWANTED = ("tensorflow", "keras", "asyncio", "starlette", "uvicorn", "fastapi", "flask", "importlib.metadata", "PIL")
 MOST_TIMES_THE_MEMORY = 1.15
-
-
-def rss_kib(pid: int) -> int:
-    """Resident memory of the process and all below it."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    status = Path(f"/proc/{pid}/status").read_text()
-    own = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
-    return own + sum(rss_kib(int(child)) for child in children)
 
 
 @pytest.fixture

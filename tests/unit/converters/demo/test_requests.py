@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from converters.demo import requests
 from edged.errors import Code, RequestError
 
-requests = pytest.importorskip("converters.demo.requests")
 X, Y = np.zeros((4, 2, 3), np.float32), np.array([0, 1, 0, 1])
 
 

@@ -7,12 +7,11 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-import pytest
 
+from converters.demo import sensors
 from edged.clock import NS_PER_S
 from edged.transports.base import Message
 
-sensors = pytest.importorskip("converters.demo.sensors")
 X = np.arange(3 * 4 * 6, dtype=np.float32).reshape(3, 4, 6) / 3
 
 

@@ -1,0 +1,134 @@
+"""What the daemon says of itself is true: state, counters, intervals, and a stuck invoke."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.brokers import eventually
+from support.engines import ScriptedEngine
+from support.rig import WorkerRig
+
+from edged.latency import Histogram
+from edged.report import Hang, Identity, Report, process_facts
+
+X = np.zeros((1, 3), np.float32).tobytes()
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    return ScriptedEngine()
+
+
+@pytest.fixture
+def rig(tmp_path: Path, engine: ScriptedEngine) -> Iterator[WorkerRig]:
+    rig = WorkerRig(tmp_path, lambda: engine)
+    yield rig
+    engine.hang.set()
+    rig.stop() if rig.worker._thread.ident else rig.sweeper.stop()
+
+
+def report_on(rig: WorkerRig, hang: Hang | None = None) -> Report:
+    report = Report(Identity("box", "b1"), hang or Hang(), lambda: {"name": "test"}, lambda: {"s": {"samples": 1}})
+    report.watch({"m": rig.worker})
+    return report
+
+
+def serve(rig: WorkerRig, count: int) -> None:
+    for _ in range(count):
+        rig.router.submit(rig.inbox.request(X))
+        rig.inbox.get()
+
+
+def test_state_follows_the_models(rig: WorkerRig) -> None:
+    """starting until the engine is open, then ready."""
+    report = report_on(rig)
+    assert report.state() == ("starting", "")
+    rig.start()
+    assert report.state() == ("ready", "")
+
+
+def test_a_failed_model_degrades_the_device_and_says_why(tmp_path: Path) -> None:
+    """The reason of the engine stands in the status."""
+
+    def broken() -> ScriptedEngine:
+        msg = "no such device"
+        raise OSError(msg)
+
+    rig = WorkerRig(tmp_path, broken).start()
+    assert report_on(rig).state() == ("degraded", "m: no such device")
+    rig.stop()
+
+
+def test_an_invoke_beyond_the_floor_is_stuck_and_recovers(rig: WorkerRig, engine: ScriptedEngine) -> None:
+    """stuck while it hangs, in the device's state and the model's; ready when it came back."""
+    rig.start()
+    report = report_on(rig, Hang(factor=2.0, floor_ms=20))
+    engine.hang.clear()
+    rig.router.submit(rig.inbox.request(X))
+    eventually(lambda: report.state()[0] == "stuck", "the state says stuck")
+    status = report.status(*report.state())
+    assert status["models"]["m"]["state"] == "stuck"  # type: ignore[index]
+    assert status["models"]["m"]["queue_depth"] == 1  # type: ignore[index]
+    engine.hang.set()
+    eventually(lambda: report.state()[0] == "ready", "the state says ready again")
+
+
+def test_a_slow_model_is_not_stuck_before_its_factor(rig: WorkerRig, engine: ScriptedEngine) -> None:
+    """The floor has passed, 1,000 times its own P99 has not."""
+    rig.start()
+    engine.hang.clear()
+    rig.router.submit(rig.inbox.request(X))
+    eventually(lambda: rig.worker.busy_since_ns != 0, "the worker is busy")
+    for _ in range(200):
+        rig.worker.figures.latency._stages["infer"].record(50_000_000)
+    eventually(lambda: Report._is_stuck(report_on(rig, Hang(1e-9, 5)), rig.worker), "the floor has passed")
+    assert report_on(rig, Hang(factor=1000.0, floor_ms=5)).state()[0] == "ready"
+
+
+def test_the_last_inference_has_an_age(rig: WorkerRig) -> None:
+    """None before the first one, then seconds."""
+    rig.start()
+    report = report_on(rig)
+    assert report.status("ready")["models"]["m"]["last_inference_age_s"] is None  # type: ignore[index]
+    serve(rig, 1)
+    age = report.status("ready")["models"]["m"]["last_inference_age_s"]  # type: ignore[index]
+    assert 0 <= age < 60
+
+
+def test_metrics_since_start_and_since_the_last_call(rig: WorkerRig) -> None:
+    """30, then 12 more: 42 in all, 12 in the interval; the encoded histogram holds all 42."""
+    rig.start()
+    report = report_on(rig)
+    serve(rig, 30)
+    report.metrics()
+    serve(rig, 12)
+    model = report.metrics()["models"]["m"]  # type: ignore[index]
+    assert model["since_start"]["requests"] == model["since_start"]["ok"] == 42
+    assert model["interval"]["requests"] == model["interval"]["ok"] == 12
+    assert model["interval"]["latency"]["infer"]["n"] == 12
+    assert model["interval"]["latency"]["infer"]["few"] is True
+    assert Histogram.decode(model["histograms"]["total"]).count == 42
+
+
+def test_both_messages_are_json_with_a_rising_seq(rig: WorkerRig) -> None:
+    """What is published can be dumped, and the order of two messages can be told."""
+    report = report_on(rig)
+    bodies = [json.loads(json.dumps(body)) for body in (report.status("starting"), report.metrics())]
+    assert [body["seq"] for body in bodies] == [1, 2]
+    assert {body["boot"] for body in bodies} == {"b1"}
+
+
+def test_process_facts_are_the_kernels() -> None:
+    """Resident memory as /proc/self/status says, within the slack of two readings."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+    rss = process_facts()["rss_bytes"]
+    assert isinstance(rss, int)
+    assert abs(rss - kib * 1024) < 16 << 20
+    assert process_facts()["cpu_s"] >= 0  # type: ignore[operator]
+    assert os.getpid() > 0

@@ -1,0 +1,113 @@
+"""The first load of a bundle happens in a child; its verdict is kept; a file that kills costs one child."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from support import tinymodel
+
+from edged import bundle, trial
+from edged.bundle import Bundle
+from edged.engines import tflite_runtime
+from edged.engines.tflite_runtime import Runtime
+from edged.errors import UnavailableError
+from edged.trial import Trials, Verdict
+
+
+@pytest.fixture
+def dense(tmp_path: Path) -> Bundle:
+    return bundle.read(tinymodel.write_dense_bundle(tmp_path / "dense"))
+
+
+def test_a_good_bundle_is_measured_once(
+    runtime: Runtime, dense: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second process asks the file, not a child."""
+    first = Trials(tmp_path / "state").verdict(dense, runtime, "cpu", 1)
+    assert first.ok
+    assert 0 < first.p50_us <= first.p99_us
+    monkeypatch.setattr(trial, "_run", lambda *_: pytest.fail("a child was started"))
+    assert Trials(tmp_path / "state").verdict(dense, runtime, "cpu", 1) == first
+
+
+def test_another_thread_count_is_another_trial(runtime: Runtime, dense: Bundle, tmp_path: Path) -> None:
+    """What was measured with one thread says nothing of two."""
+    trials = Trials(tmp_path)
+    trials.verdict(dense, runtime, "cpu", 1)
+    trials.verdict(dense, runtime, "cpu", 2)
+    assert len(json.loads((tmp_path / "trials.json").read_text())) == 2
+
+
+def test_wrong_golden_samples_are_a_refusal_that_is_not_kept(runtime: Runtime, tmp_path: Path) -> None:
+    """The reason names output and figure; the next start tries again."""
+    wrong = bundle.read(tinymodel.write_dense_bundle(tmp_path / "bad", wrong_golden=True))
+    verdict = Trials(tmp_path / "state").verdict(wrong, runtime, "cpu", 1)
+    assert not verdict.ok
+    assert "output 'y': off by 1" in verdict.reason
+    assert json.loads((tmp_path / "state" / "trials.json").read_text()) == {}
+
+
+def test_a_model_that_is_cut_short_costs_one_child(runtime: Runtime, tmp_path: Path) -> None:
+    """Half a file with a right hash: refused, or the child dies; this process lives and says which."""
+    manifest = bundle.read(tinymodel.write_dense_bundle(tmp_path / "whole")).manifest
+    half = tinymodel.dense_model()[: len(tinymodel.dense_model()) // 2]
+    bundle.write(tmp_path / "half", manifest, {bundle.MODEL: half})
+    verdict = Trials(tmp_path / "state").verdict(bundle.read(tmp_path / "half"), runtime, "cpu", 1)
+    assert not verdict.ok
+    assert verdict.reason
+
+
+def test_a_killed_child_is_told_by_its_signal(
+    runtime: Runtime, dense: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child is really killed: its interpreter is a shell that raises SIGSEGV."""
+    shell = tmp_path / "python"
+    shell.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    shell.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(shell))
+    verdict = Trials(tmp_path / "state").verdict(dense, runtime, "cpu", 1)
+    assert verdict == Verdict(ok=False, reason="killed the process that loaded it (signal 11)")
+
+
+def test_a_bundle_that_changes_meanwhile_is_refused(runtime: Runtime, dense: Bundle, tmp_path: Path) -> None:
+    """The verdict belongs to the bytes in memory, not to whatever lies under the path by then."""
+    other = dict(dense.manifest.files)
+    other[bundle.MODEL] = dataclasses.replace(other[bundle.MODEL], sha256="0" * 64)
+    changed = dataclasses.replace(dense, manifest=dataclasses.replace(dense.manifest, files=other))
+    assert "changed" in Trials(tmp_path / "state").verdict(changed, runtime, "cpu", 1).reason
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 1}', '{"x": {"bad": 1}}'])
+def test_a_damaged_state_file_is_only_a_fresh_start(content: str, dense: Bundle, tmp_path: Path) -> None:
+    """It holds nothing that cannot be measured again."""
+    (tmp_path / "trials.json").write_text(content)
+    assert Trials(tmp_path).verdict(dense, tflite_runtime.installed()[0], "cpu", 1).ok
+
+
+def test_a_state_directory_that_cannot_be_written_is_no_obstacle(dense: Bundle, tmp_path: Path) -> None:
+    """A file stands where the directory should be."""
+    (tmp_path / "state").write_text("")
+    assert Trials(tmp_path / "state").verdict(dense, tflite_runtime.installed()[0], "cpu", 1).ok
+
+
+def fixed(monkeypatch: pytest.MonkeyPatch, verdicts: dict[str, Verdict]) -> None:
+    monkeypatch.setattr(trial, "_run", lambda _bundle, runtime, *_: verdicts[runtime.name])
+
+
+def test_the_fastest_that_agrees_is_chosen(dense: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Speed decides among those that agree; the one that does not agree is out, however fast."""
+    candidates = (Runtime("a", "edged"), Runtime("b", "edged"), Runtime("c", "edged"))
+    fixed(monkeypatch, {"a": Verdict(ok=True, p50_us=9), "b": Verdict(ok=True, p50_us=5), "c": Verdict(ok=False)})
+    assert Trials(tmp_path).choose(dense, candidates, "cpu", 1).name == "b"
+
+
+def test_none_that_agrees_is_an_error_with_each_reason(
+    dense: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both reasons stand in the one line."""
+    fixed(monkeypatch, {"a": Verdict(ok=False, reason="too old"), "b": Verdict(ok=False, reason="rubbish")})
+    with pytest.raises(UnavailableError, match="a: too old; b: rubbish"):
+        Trials(tmp_path).choose(dense, (Runtime("a", "edged"), Runtime("b", "edged")), "cpu", 1)
