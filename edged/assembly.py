@@ -26,10 +26,11 @@ from edged.worker import Worker, WorkerPlan
 
 @dataclass(frozen=True)
 class Parts:
-    """What the daemon runs: workers by model name, and the streams that feed them."""
+    """What the daemon runs: workers by model name, the streams that feed them, and the trials that may be under way."""
 
     workers: Mapping[str, Worker]
     streams: tuple[Stream, ...]
+    trials: Trials
 
 
 def read_bundles(config: Config) -> dict[str, Bundle]:
@@ -59,7 +60,7 @@ def assemble(
         bounds = Bounds(model.queue.max_requests, model.queue.max_bytes, model.queue.overflow)
         admission = Admission(bounds, sweeper, router.fail)
         workers[model.name] = Worker(plan, admission, ModelFigures(), on_state)
-    return Parts(workers, _streams(config, bundles, router, publish))
+    return Parts(workers, _streams(config, bundles, router, publish), trials)
 
 
 def _streams(config: Config, bundles: Mapping[str, Bundle], router: Router, publish: Publish) -> tuple[Stream, ...]:

@@ -119,6 +119,7 @@ class Daemon:
     def _stop(self) -> bool:
         log.info("stopping: answering what was admitted")
         self._router.drain()
+        self._parts.trials.stop()
         self._publish_status("draining", "", always=True)
         workers = self._parts.workers.values()
         end_ns = now_ns() + int(self._config.drain_timeout_s * NS_PER_S)

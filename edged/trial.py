@@ -13,10 +13,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edged.bundle import Bundle
 from edged.engines.tflite_runtime import Runtime
 from edged.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,15 @@ class Trials:
         self._known = _read(self._file)
         # One trial at a time: two that measure side by side would measure each other.
         self._lock = threading.Lock()
+        self._child: Popen[bytes] | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End the child that runs now, if one does, and start no other. Any thread."""
+        self._stopped = True
+        child = self._child
+        if child is not None:
+            child.kill()
 
     def verdict(self, bundle: Bundle, runtime: Runtime, delegate: str, threads: int) -> Verdict:
         """Return the kept verdict, or try now in a child process and keep what it says."""
@@ -50,7 +63,7 @@ class Trials:
         with self._lock:
             if key not in self._known:
                 log.info("trying %s on %s (first start with it)", bundle.manifest.name, runtime.name)
-                self._known[key] = _run(bundle, runtime, delegate, threads)
+                self._known[key] = self._run(bundle, runtime, delegate, threads)
                 self._write()
             return self._known[key]
 
@@ -68,6 +81,26 @@ class Trials:
             if not verdict.ok:
                 log.warning("%s cannot serve %s: %s", runtime.name, bundle.manifest.name, verdict.reason)
         return min(fit, key=lambda runtime: verdicts[runtime].p50_us)
+
+    def _run(self, bundle: Bundle, runtime: Runtime, delegate: str, threads: int) -> Verdict:
+        import subprocess  # noqa: PLC0415  # a start with a known bundle needs no child and no module for one
+
+        name = [str(bundle.path.absolute()), bundle.model_sha256, runtime.name, delegate, str(threads)]
+        command = [sys.executable, "-m", "edged.engines.tflite_trial", *name]
+        nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+        # From the root directory: nothing that lies where the daemon was started can stand in for a module.
+        with subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=pipe, cwd="/") as child:
+            self._child = child
+            if self._stopped:
+                child.kill()
+            try:
+                out, err = child.communicate(timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                return Verdict(ok=False, reason=f"not done after {TIMEOUT_S:.0f} s")
+        if child.returncode != 0:
+            return Verdict(ok=False, reason=_death(child.returncode, err))
+        return Verdict(**json.loads(out.splitlines()[-1]))
 
     def _write(self) -> None:
         part = self._file.with_suffix(".part")
@@ -95,20 +128,6 @@ def _read(file: Path) -> dict[str, Verdict]:
     except (OSError, ValueError, TypeError, AttributeError) as exc:
         log.warning("%s cannot be read: %s; starting afresh", file, exc)
         return {}
-
-
-def _run(bundle: Bundle, runtime: Runtime, delegate: str, threads: int) -> Verdict:
-    import subprocess  # noqa: PLC0415  # a start with a known bundle needs no child and no module for one
-
-    name = [str(bundle.path), bundle.model_sha256, runtime.name, delegate, str(threads)]
-    command = [sys.executable, "-m", "edged.engines.tflite_trial", *name]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        return Verdict(ok=False, reason=f"not done after {TIMEOUT_S:.0f} s")
-    if done.returncode != 0:
-        return Verdict(ok=False, reason=_death(done.returncode, done.stderr))
-    return Verdict(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def _death(code: int, stderr: bytes) -> str:

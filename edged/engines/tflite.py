@@ -3,8 +3,8 @@
 Rules it keeps:
 - The model comes from memory (bytes whose hash was checked), never from a path that can change.
 - Input and output views are taken once after allocate_tensors, by address: an array that shares the interpreter's own
-  reference would make `invoke` refuse ("at least 1 reference to internal data"). The address is re-checked with
-  every open and is 64-byte aligned; nothing here resizes, which is what would move it.
+  reference would make `invoke` refuse ("at least 1 reference to internal data"). Nothing here resizes, which would move
+  them; a model that moves them by itself is told at open and is served through copies.
 - Several threads share nothing: open, invoke and close belong to one thread.
 Cost: invoke adds under 3 µs to the runtime's own where no conversion is needed.
 """
@@ -40,12 +40,17 @@ class TfliteEngine:
             model_content=bundle.model, num_threads=threads, **delegate.open(module)
         )
         self._interpreter.allocate_tensors()
+        nodes = _nodes(self._interpreter)
+        taken = _delegated(nodes)
+        side = _Live if _addresses_stay(self._interpreter, nodes, taken) else _Copied
         signature = _signature(self._interpreter, bundle)
-        self._inputs = _Tensors(self._interpreter, bundle.manifest.inputs, signature["inputs"], bundle)
-        self._outputs = _Tensors(self._interpreter, bundle.manifest.outputs, signature["outputs"], bundle)
+        self._inputs = side(self._interpreter, bundle.manifest.inputs, signature["inputs"], bundle)
+        self._outputs = side(self._interpreter, bundle.manifest.outputs, signature["outputs"], bundle)
         self.inputs: Sequence[Array] = self._inputs.wire
         self.outputs: Sequence[Array] = self._outputs.wire
-        self.info = _info(self._interpreter, f"{runtime.name} {runtime.version}", delegate.name, threads)
+        total = sum(1 for op in nodes if op["op_name"] != DELEGATE)
+        counts = (len(taken), total) if nodes else (None, None)
+        self.info = EngineInfo(f"{runtime.name} {runtime.version}", delegate.name, threads, *counts)
 
     def invoke(self) -> None:
         """Quantize where the bundle says so, run, dequantize. Raises RuntimeError when the runtime refuses."""
@@ -59,19 +64,13 @@ class TfliteEngine:
         del self._inputs, self._outputs, self._interpreter
 
 
-class _Tensors:
-    """The tensors of one side (inputs or outputs): the live views, and the client's arrays in front of them."""
+class _Live:
+    """The tensors of one side, as views of the interpreter's own memory, and the client's arrays in front of them."""
 
     def __init__(self, interpreter: Any, specs: Sequence[TensorSpec], index: dict[str, int], bundle: Bundle) -> None:
         self._interpreter = interpreter
-        self._views = []
-        self._moving: list[tuple[int, Array]] = []
-        for spec in specs:
-            view = _view(interpreter, spec, index, bundle)
-            if view is None:
-                view = np.zeros(spec.shape, spec.dtype)
-                self._moving.append((index[spec.name], view))
-            self._views.append(view)
+        self._indices = [_checked(interpreter, spec, index, bundle) for spec in specs]
+        self._views = [self._view(at, spec) for at, spec in zip(self._indices, specs, strict=True)]
         self.wire = [
             np.zeros(spec.shape, np.float32) if spec.converts else view
             for spec, view in zip(specs, self._views, strict=True)
@@ -82,15 +81,35 @@ class _Tensors:
             if spec.converts
         ]
 
+    def _view(self, index: int, spec: TensorSpec) -> Array:
+        borrowed = self._interpreter.tensor(index)()
+        raw = (ctypes.c_uint8 * borrowed.nbytes).from_address(borrowed.ctypes.data)
+        return np.frombuffer(raw, dtype=spec.dtype).reshape(spec.shape)
+
     def to_tensors(self) -> None:
         for spec, wire, view, scratch in self._conversions:
             quantize_into(wire, spec, view, scratch)
 
     def from_tensors(self) -> None:
-        for index, held in self._moving:
-            np.copyto(held, self._interpreter.get_tensor(index))
         for spec, wire, view, _ in self._conversions:
             dequantize_into(view, spec, wire)
+
+
+class _Copied(_Live):
+    """The same for a model whose tensors move: arrays of our own, copied in and out at each invoke."""
+
+    def _view(self, index: int, spec: TensorSpec) -> Array:  # noqa: ARG002  # the base class needs the index
+        return np.zeros(spec.shape, spec.dtype)
+
+    def to_tensors(self) -> None:
+        super().to_tensors()
+        for index, held in zip(self._indices, self._views, strict=True):
+            self._interpreter.set_tensor(index, held)
+
+    def from_tensors(self) -> None:
+        for index, held in zip(self._indices, self._views, strict=True):
+            np.copyto(held, self._interpreter.get_tensor(index))
+        super().from_tensors()
 
 
 def _signature(interpreter: Any, bundle: Bundle) -> dict[str, dict[str, int]]:
@@ -115,31 +134,16 @@ def _signature(interpreter: Any, bundle: Bundle) -> dict[str, dict[str, int]]:
     }
 
 
-def _view(interpreter: Any, spec: TensorSpec, index: dict[str, int], bundle: Bundle) -> Array | None:
-    """Return the live view; None for an output that has no memory before the first invoke and may move with each.
-
-    Models with WHILE loops (recurrent layers) have such outputs.
-    """
+def _checked(interpreter: Any, spec: TensorSpec, index: dict[str, int], bundle: Bundle) -> int:
+    """Return the tensor's index; raises BadDataError when it is not as the bundle says."""
     if spec.name not in index:
         raise BadDataError(str(bundle.path), f"the model has no tensor {spec.name!r}", f"it has {', '.join(index)}")
-    try:
-        borrowed = interpreter.tensor(index[spec.name])()
-    except ValueError:  # "Tensor data is null"
-        return None
-    if borrowed.dtype != np.dtype(spec.dtype) or borrowed.shape != spec.shape:
-        found, wanted = f"{borrowed.dtype}{list(borrowed.shape)}", f"{spec.dtype}{list(spec.shape)}"
+    details = next(d for d in interpreter.get_tensor_details() if d["index"] == index[spec.name])
+    dtype, shape = np.dtype(details["dtype"]), tuple(int(n) for n in details["shape"])
+    if dtype != np.dtype(spec.dtype) or shape != spec.shape:
+        found, wanted = f"{dtype}{list(shape)}", f"{spec.dtype}{list(spec.shape)}"
         raise BadDataError(str(bundle.path), f"tensor {spec.name!r} is {found}, bundle.json says {wanted}")
-    address, size = borrowed.ctypes.data, borrowed.nbytes
-    raw = (ctypes.c_uint8 * size).from_address(address)
-    return np.frombuffer(raw, dtype=borrowed.dtype).reshape(spec.shape)
-
-
-def _info(interpreter: Any, runtime: str, delegate: str, threads: int) -> EngineInfo:
-    nodes = _nodes(interpreter)
-    if not nodes:
-        return EngineInfo(runtime, delegate, threads)
-    total = sum(1 for op in nodes if op["op_name"] != DELEGATE)
-    return EngineInfo(runtime, delegate, threads, _count_delegated(nodes), total)
+    return index[spec.name]
 
 
 def _nodes(interpreter: Any) -> list[dict[str, Any]]:
@@ -148,8 +152,8 @@ def _nodes(interpreter: Any) -> list[dict[str, Any]]:
     return [] if details is None else list(details())
 
 
-def _count_delegated(nodes: Sequence[dict[str, Any]]) -> int:
-    """Count the model's nodes that stand inside a DELEGATE node.
+def _delegated(nodes: Sequence[dict[str, Any]]) -> set[int]:
+    """Return the places in `nodes` of the model's nodes that stand inside a DELEGATE node.
 
     The runtime lists replaced nodes and DELEGATE nodes side by side without saying which took which. A partition took
     what lies between its inputs and its outputs: walk back from its outputs and stop at its inputs.
@@ -164,4 +168,25 @@ def _count_delegated(nodes: Sequence[dict[str, Any]]) -> int:
             if node is not None and node not in taken:
                 taken.add(node)
                 pending.extend(int(t) for t in nodes[node]["inputs"] if int(t) not in border)
-    return len(taken)
+    return taken
+
+
+def _addresses_stay(interpreter: Any, nodes: Sequence[dict[str, Any]], taken: set[int]) -> bool:
+    """Tell whether input and output tensors stay where they are over invokes.
+
+    They do unless some node that runs makes a tensor whose size is known only when it runs (WHILE loops of recurrent
+    layers, detection post-processing): the runtime then plans its memory again in the middle of an invoke, and even
+    inputs move. Such a tensor has no memory after allocate_tensors.
+    """
+    numeric = {int(d["index"]) for d in interpreter.get_tensor_details() if np.dtype(d["dtype"]).kind in "fiub"}
+    made = {int(t) for i, op in enumerate(nodes) if i not in taken for t in op["outputs"]}
+    # Views of anything but numbers are never asked for: of a string tensor they kill the process.
+    return bool(nodes) and made <= numeric and all(_has_memory(interpreter, t) for t in made)
+
+
+def _has_memory(interpreter: Any, index: int) -> bool:
+    try:
+        interpreter.tensor(index)()
+    except ValueError:  # "Tensor data is null"
+        return False
+    return True

@@ -16,7 +16,12 @@ import numpy as np
 import pytest
 from support import savedmodels
 
+from delegates import registry
 from edged import bundle
+from edged.bundle import Bundle
+from edged.engines import golden
+from edged.engines.tflite import TfliteEngine
+from edged.engines.tflite_runtime import Runtime
 
 pytestmark = pytest.mark.tf
 
@@ -249,3 +254,27 @@ def test_whole_numbers_keep_their_dtype_and_images_calibrate(tmp_path: Path) -> 
     level = golden.inputs["pixels"][:, 0, 0, 0, 0].astype(float)
     np.testing.assert_allclose(golden.float_outputs["mean"][:, 0, 0], level / 255, atol=1e-6)
     assert "only 10 samples" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def gru(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A recurrent model, whose WHILE loop gives an output that has no memory before the first invoke."""
+    savedmodels.require_tensorflow()
+    folder = tmp_path_factory.mktemp("gru")
+    convert(folder, "gru", "-o", "out", "--quantize", "float16")
+    return bundle.read(folder / "out")
+
+
+def test_a_recurrent_model_is_served(gru: Bundle, runtime: Runtime) -> None:
+    """Golden samples agree, and new inputs give the bytes of the bare runtime's signature runner."""
+    engine = TfliteEngine(gru, runtime, registry.create("cpu"))
+    samples = gru.golden()
+    assert samples is not None
+    assert golden.disagreement(engine, gru, samples) is None
+    runner = runtime.module().Interpreter(model_content=gru.model).get_signature_runner(gru.manifest.signature)
+    spec = gru.manifest.inputs[0]
+    for _ in range(3):
+        x = GENERATOR.normal(size=spec.shape).astype(np.float32)
+        engine.inputs[0][...] = x
+        engine.invoke()
+        assert engine.outputs[0].tobytes() == runner(**{spec.name: x})[gru.manifest.outputs[0].name].tobytes()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from pathlib import Path
 
 import pytest
 from support import tinymodel
+from support.brokers import eventually
 
-from edged import bundle, trial
+from edged import bundle
 from edged.bundle import Bundle
 from edged.engines import tflite_runtime
 from edged.engines.tflite_runtime import Runtime
@@ -29,7 +31,7 @@ def test_a_good_bundle_is_measured_once(
     first = Trials(tmp_path / "state").verdict(dense, runtime, "cpu", 1)
     assert first.ok
     assert 0 < first.p50_us <= first.p99_us
-    monkeypatch.setattr(trial, "_run", lambda *_: pytest.fail("a child was started"))
+    monkeypatch.setattr(Trials, "_run", lambda *_: pytest.fail("a child was started"))
     assert Trials(tmp_path / "state").verdict(dense, runtime, "cpu", 1) == first
 
 
@@ -94,7 +96,7 @@ def test_a_state_directory_that_cannot_be_written_is_no_obstacle(dense: Bundle, 
 
 
 def fixed(monkeypatch: pytest.MonkeyPatch, verdicts: dict[str, Verdict]) -> None:
-    monkeypatch.setattr(trial, "_run", lambda _bundle, runtime, *_: verdicts[runtime.name])
+    monkeypatch.setattr(Trials, "_run", lambda _self, _bundle, runtime, *_: verdicts[runtime.name])
 
 
 def test_the_fastest_that_agrees_is_chosen(dense: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,3 +113,16 @@ def test_none_that_agrees_is_an_error_with_each_reason(
     fixed(monkeypatch, {"a": Verdict(ok=False, reason="too old"), "b": Verdict(ok=False, reason="rubbish")})
     with pytest.raises(UnavailableError, match="a: too old; b: rubbish"):
         Trials(tmp_path).choose(dense, (Runtime("a", "edged"), Runtime("b", "edged")), "cpu", 1)
+
+
+def test_stop_ends_the_child_at_once(tmp_path: Path) -> None:
+    """A model of seconds per invoke is being tried; stop kills the child, and the trial says so."""
+    slow = bundle.read(tinymodel.write_slow_bundle(tmp_path / "slow", repeats=200))
+    trials, verdicts = Trials(tmp_path / "state"), []
+    runtime = tflite_runtime.installed()[0]
+    thread = threading.Thread(target=lambda: verdicts.append(trials.verdict(slow, runtime, "cpu", 1)))
+    thread.start()
+    eventually(lambda: trials._child is not None, "the child runs")
+    trials.stop()
+    thread.join(10)
+    assert verdicts == [Verdict(ok=False, reason="killed the process that loaded it (signal 9)")]
