@@ -6,21 +6,25 @@ Rules it keeps:
 - Full means one of two things, as configured: the new request is refused (reject), or the oldest waiting one is
   answered RESOURCE_EXHAUSTED in its place (drop_oldest).
 - Past its deadline a request is answered at once, by the sweeper's own thread, whatever the worker is doing.
-Cost: admit and take together about 3 µs; the worker blocks on a SimpleQueue, so no polling.
+The worker blocks on a SimpleQueue: no polling, and no lock handed over with a request.
 """
 
 from __future__ import annotations
 
+import contextlib
 import heapq
+import logging
 import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from edged.clock import NS_PER_S, now_ns
+from edged.clock import NS_PER_MS, NS_PER_S, now_ns
 from edged.errors import Code, RequestError
 from edged.request import Request
+
+log = logging.getLogger(__name__)
 
 Fail = Callable[[Request, RequestError], None]
 
@@ -41,22 +45,23 @@ class Admission:
         self._bounds, self._sweeper, self._fail = bounds, sweeper, fail
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._closed: RequestError | None = None
         self.requests = 0
         self.bytes = 0
 
     def admit(self, request: Request) -> None:
-        """Take the request in; raises RequestError(RESOURCE_EXHAUSTED) when there is no room for it."""
+        """Take the request in.
+
+        Raises RequestError: RESOURCE_EXHAUSTED when there is no room for it now, INVALID_ARGUMENT when there never
+        will be, or what `close` was given.
+        """
         if request.size > self._bounds.max_bytes:
             what = f"{request.size} bytes, the queue holds {self._bounds.max_bytes} in all"
             raise RequestError(Code.INVALID_ARGUMENT, f"the payload is too large: {what}")
-        request.settle = self._settle
-        while not self._reserve(request.size):
+        while not self._put(request):
             if self._bounds.overflow == "reject" or not self._drop_oldest():
-                request.settle = None
                 raise self._full()
-        request.admitted_ns = now_ns()
         self._sweeper.watch(request)
-        self._queue.put(request)
 
     def take(self) -> Request | None:
         """Block until a request nobody has answered yet is there; None after `close`. The worker's thread only."""
@@ -65,27 +70,47 @@ class Admission:
             if request is None or not request.claimed:
                 return request
 
+    def close(self, error: RequestError) -> None:
+        """Refuse every later `admit` with `error`; `take` returns None once all that was admitted before is taken."""
+        with self._lock:
+            self._closed = error
+            self._queue.put(None)
+
     def abandon(self, error: RequestError) -> None:
-        """Answer everything that still waits with `error`. For the end of a drain, after `admit` is closed off."""
-        while True:
-            try:
-                request = self._queue.get_nowait()
-            except queue.Empty:
-                return
+        """`close`, and answer what still waits with `error` instead of leaving it to the worker."""
+        self.close(error)
+        for request in self._drain():
             if request is not None:
                 self._fail(request, error)
-
-    def close(self) -> None:
-        """Make `take` return None once all that was admitted before has been taken."""
         self._queue.put(None)
 
-    def _reserve(self, size: int) -> bool:
+    def _put(self, request: Request) -> bool:
+        """Take room and queue in one step, so that nothing gets in behind `close`; False when there is no room."""
         with self._lock:
-            if self.requests >= self._bounds.max_requests or self.bytes + size > self._bounds.max_bytes:
+            if self._closed is not None:
+                raise self._closed.with_traceback(None)
+            if self.requests >= self._bounds.max_requests or self.bytes + request.size > self._bounds.max_bytes:
                 return False
             self.requests += 1
-            self.bytes += size
+            self.bytes += request.size
+            request.settle, request.admitted_ns = self._settle, now_ns()
+            self._queue.put(request)
+            if self._queue.qsize() > 2 * self._bounds.max_requests:
+                self._forget_answered()
             return True
+
+    def _forget_answered(self) -> None:
+        # While an invoke hangs nobody takes, and what the sweeper answers stays in the queue: it would grow for ever.
+        for request in self._drain():
+            if request is None or not request.claimed:
+                self._queue.put(request)
+
+    def _drain(self) -> list[Request | None]:
+        found: list[Request | None] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self._queue.get_nowait())
+        return found
 
     def _settle(self, request: Request) -> None:
         with self._lock:
@@ -155,8 +180,14 @@ class Sweeper:
             if due is None:
                 return
             if not due.claimed:
-                budget = (due.deadline_ns - due.received_ns) // 1_000_000
-                self._fail(due, RequestError(Code.DEADLINE_EXCEEDED, f"not answered within {budget} ms"))
+                self._expire(due)
+
+    def _expire(self, request: Request) -> None:
+        budget_ms = (request.deadline_ns - request.received_ns) // NS_PER_MS
+        try:
+            self._fail(request, RequestError(Code.DEADLINE_EXCEEDED, f"not answered within {budget_ms} ms"))
+        except Exception:  # top of the thread: one reply that cannot be sent must not end all other deadlines
+            log.exception("an expired request could not be answered")
 
     def _next_due(self) -> Request | None:
         with self._changed:

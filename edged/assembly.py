@@ -52,6 +52,10 @@ def assemble(
 ) -> Parts:
     """Make the workers and streams of `config`. Raises an EdgedError for what can be told before anything runs."""
     bundles, trials = read_bundles(config), Trials(config.state_dir)
+    for model in config.models:
+        if bundles[model.name].manifest.stateful:
+            # One interpreter for all would mix what its callers said before.
+            raise ConfigError(f"models.{model.name}", "stateful models are not supported yet", str(model.bundle))
     workers = {}
     for model in config.models:
         engine = _opener(model, bundles[model.name], trials)

@@ -32,7 +32,7 @@ from edged.report import Hang, Identity, Report
 from edged.request import OnSent
 from edged.router import Router
 from edged.transports.base import Message, Subscription, Transport
-from edged.worker import Worker
+from edged.worker import ModelState, Worker
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,8 @@ class Daemon:
         hang = Hang(config.status.stuck_factor, config.status.stuck_floor_ms)
         self._report = Report(self._identity, hang, self._transport_facts, self._stream_facts)
         self._report.watch(self._parts.workers)
-        self._protocol = ""
+        self._unrouted = 0
+        self._network_scheduling = ""
         self._published: tuple[object, ...] = ()
         self._status_due = True
         self._stopping = self._reloading = self._announced = False
@@ -81,15 +82,18 @@ class Daemon:
         self._wake()
 
     def run(self) -> bool:
-        """Serve until asked to stop; returns whether everything ended in order (False: an invoke still hangs)."""
+        """Serve until asked to stop; returns whether everything ended in order (False: an invoke hangs)."""
         self._sweeper.start()
         self._transport.start(
             self._on_message, self._subscriptions(), will=self._will(), on_connection=self._on_connection
         )
         for worker in self._parts.workers.values():
             worker.start()
-        self._watch()
-        return self._stop()
+        try:
+            self._watch()
+        finally:
+            ended = self._stop()
+        return ended
 
     def _watch(self) -> None:
         interval_ns = int(self._config.metrics.interval_s * NS_PER_S)
@@ -127,7 +131,8 @@ class Daemon:
             time.sleep(0.005)
         for worker in workers:
             self._abandon(worker)
-        ended = [worker.stop(STOP_S) for worker in workers]
+        # One that is still being opened, in native code, owes nobody an answer.
+        ended = [worker.stop(STOP_S) or worker.state is ModelState.STARTING for worker in workers]
         self._sweeper.stop()
         self._publish_status("stopped", "", always=True)
         self._transport.stop(STOP_S)
@@ -168,18 +173,18 @@ class Daemon:
         elif message.topic == self._status_topic:
             self._on_own_status(message)
         else:
-            for stream in self._parts.streams:
-                if matches(stream.subscription.filter, message.topic):
-                    stream.on_message(message)
+            fed = [s for s in self._parts.streams if matches(s.subscription.filter, message.topic)]
+            for stream in fed:
+                stream.on_message(message)
+            # The session may still hold a subscription of a configuration that was changed since.
+            self._unrouted += not fed
 
-    def _on_connection(self, connected: bool, detail: str) -> None:
+    def _on_connection(self, connected: bool, _detail: str) -> None:
         if connected:
             # Under load an unprivileged network thread holds back every reply, however urgent the pinned one is.
-            raised = raise_priority("auto")
-            log.info("connected: %s (network thread: %s)", detail, raised)
-            self._protocol, self._status_due = detail, True
-        else:
-            log.warning("disconnected: %s", detail)
+            wanted = all(model.realtime == "off" for model in self._config.models)
+            self._network_scheduling = raise_priority("off" if wanted else "auto")
+            self._status_due = True
         self._wake()
 
     def _on_own_status(self, message: Message) -> None:
@@ -187,11 +192,10 @@ class Daemon:
         try:
             said = json.loads(bytes(message.payload))
             ours = said["boot"] == self._identity.boot and said["state"] != "lost"
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             ours = False
-        if not ours:
-            self._status_due = True
-            self._wake()
+        # Put right at the next tick, not at once: with a second daemon of the same name each would answer the other.
+        self._status_due |= not ours
 
     # --- messages out -------------------------------------------------------------------------------------------------
 
@@ -203,7 +207,8 @@ class Daemon:
         current = (state, reason, models)
         if always or self._status_due or current != self._published:
             self._status_due, self._published = False, current
-            self._publish_json("status", self._report.status(state, reason), qos=1, retain=True)
+            body = {**self._report.status(state, reason), "network_scheduling": self._network_scheduling}
+            self._publish_json("status", body, qos=1, retain=True)
 
     # Without MQTT 5 properties: rumqttd drops a 3.1.1 subscriber that is sent any, and these are JSON by contract.
     def _publish_json(self, level: str, body: Mapping[str, object], *, qos: int, retain: bool) -> None:
@@ -211,8 +216,9 @@ class Daemon:
         self._send(Message(topic, json.dumps(body).encode(), qos=qos, retain=retain))
 
     def _will(self) -> Message:
-        body = json.dumps(self._report.status("lost", "the connection ended without a goodbye")).encode()
-        return Message(self._status_topic, body, qos=1, retain=True)
+        # The models' states of now would be read as those at the time of the loss.
+        body = {**self._report.status("lost", "the connection ended without a goodbye"), "models": {}}
+        return Message(self._status_topic, json.dumps(body).encode(), qos=1, retain=True)
 
     def _subscriptions(self) -> list[Subscription]:
         own = [Subscription(topics.request_filter(self._config.device), 1), Subscription(self._status_topic, 1)]
@@ -221,8 +227,8 @@ class Daemon:
     # --- odds and ends ------------------------------------------------------------------------------------------------
 
     def _transport_facts(self) -> dict[str, object]:
-        facts = {"name": self._transport.name, "protocol": self._protocol}
-        return {**facts, **self._transport.stats(), "intake": dict(self._intake.counters)}
+        own = {"unrouted": self._unrouted, "unknown_model": self._router.unknown.counts().requests}
+        return {"name": self._transport.name, **self._transport.stats(), **own, "intake": dict(self._intake.counters)}
 
     def _stream_facts(self) -> dict[str, object]:
         return {stream.config.name: stream.stats() for stream in self._parts.streams}

@@ -53,6 +53,10 @@ class ModelFigures:
         """Record the latency of a request whose answer's last byte was handed on at `sent_ns`."""
         self.latency.record(request, sent_ns)
 
+    def missed(self, request: Request, sent_ns: int) -> None:
+        """Record the total alone, of a request that was answered at its deadline."""
+        self.latency.record_total(sent_ns - request.received_ns)
+
     def counts(self) -> Counts:
         """Return a snapshot of the counters."""
         with self._lock:

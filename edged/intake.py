@@ -6,12 +6,14 @@ or an address that is not the requester's own) is refused and counted by reason;
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
 from edged import codecs, topics
-from edged.clock import NS_PER_MS, NS_PER_S
+from edged.clock import NS_PER_MS, NS_PER_S, now_ns
 from edged.errors import Code, RequestError
 from edged.replies import ReplyKey, ReplyMemory
 from edged.request import OnSent, Reply, Request
@@ -19,11 +21,20 @@ from edged.transports.base import Message
 
 Publish = Callable[[Message, OnSent | None], bool]
 
-MAX_DEADLINE_MS = 86_400_000
+
+log = logging.getLogger(__name__)
+
+LOG_EVERY_NS = 60 * NS_PER_S
+REFUSALS = {
+    "retained": "a retained request is not run",
+    "topic": "the topic is not of the contract",
+    "no_response_topic": "it has no Response Topic",
+    "response_topic": "its Response Topic is not below edged/v1/resp/<user>/",
+}
 
 
 class Refusal(Exception):  # noqa: N818  # not an error of ours: a message nobody can be answered for
-    """A message that gets no reply; `reason` is the counter's name."""
+    """A message that gets no reply; `reason` is a key of `REFUSALS` and part of the counter's name."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -57,19 +68,31 @@ class Intake:
         self._submit, self._publish, self._memory = submit, publish, memory
         self._default_deadline_ms = default_deadline_ms
         self.counters: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._next_log_ns = 0
 
     def on_message(self, message: Message) -> None:
         """Admit, answer or refuse one request message."""
-        self.counters["requests"] += 1
+        self._count("requests")
         try:
             topic, reply_topic, correlation = self._addressed(message)
         except Refusal as refusal:
-            self.counters[f"refused_{refusal.reason}"] += 1
+            self._count(f"refused_{refusal.reason}")
+            self._log_refusal(message, refusal)
             return
-        key = self._first_time(message, topic.model, reply_topic, correlation)
-        address = Address(reply_topic, correlation, message.qos, key, topic.correlation is not None)
-        if key is not None or correlation is None:
-            self._submit_or_answer(message, topic, address)
+        address = Address(reply_topic, correlation, message.qos, None, topic.correlation is not None)
+        try:
+            codec, deadline_ms = self._codec(message, topic), self._deadline_ms(message, topic)
+        except RequestError as error:
+            self._count("rejected")
+            self._send(address, Reply.failure(error), None)
+            return
+        if correlation is not None:
+            key = self._first_time(message, topic.model, reply_topic, correlation)
+            if key is None:
+                return
+            address = address._replace(key=key)
+        self._submit(self._request(message, topic.model, codec, deadline_ms, address))
 
     def _addressed(self, message: Message) -> tuple[topics.RequestTopic, str, bytes | None]:
         if message.retain:
@@ -87,29 +110,20 @@ class Intake:
             raise Refusal("response_topic")
         return topic, message.response_topic, message.correlation
 
-    def _first_time(self, message: Message, model: str, reply_topic: str, correlation: bytes | None) -> ReplyKey | None:
+    def _first_time(self, message: Message, model: str, reply_topic: str, correlation: bytes) -> ReplyKey | None:
         """Return the key of a request not seen before; a repeat is answered here, or by whoever has the first one."""
-        if correlation is None:
-            return None
         key = self._memory.key(model, reply_topic, correlation, message.payload)
         new, known = self._memory.begin(key)
         if new:
             return key
-        self.counters["repeats"] += 1
+        self._count("repeats")
         if known is not None:
             self._publish(known, None)
         return None
 
-    def _submit_or_answer(self, message: Message, topic: topics.RequestTopic, address: Address) -> None:
-        try:
-            codec = self._codec(message, topic)
-            deadline_ms = self._deadline_ms(message, topic)
-        except RequestError as error:
-            self.counters["rejected"] += 1
-            self._send(address, Reply.failure(error), None)
-            return
-        request = Request(
-            topic.model,
+    def _request(self, message: Message, model: str, codec: str, deadline_ms: int, address: Address) -> Request:
+        return Request(
+            model,
             message.payload,
             codec=codec,
             received_ns=message.received_ns,
@@ -117,7 +131,6 @@ class Intake:
             respond=self._respond,
             origin=address,
         )
-        self._submit(request)
 
     def _codec(self, message: Message, topic: topics.RequestTopic) -> str:
         name = topic.codec or codecs.name_for_content_type(message.content_type)
@@ -128,13 +141,16 @@ class Intake:
         return name
 
     def _deadline_ms(self, message: Message, topic: topics.RequestTopic) -> int:
-        if topic.deadline_ms is not None:
-            return topic.deadline_ms
-        for name, value in message.user:
-            if name == "deadline-ms":
-                return _deadline(value)
+        given = topic.deadline
+        if given is None:
+            given = next((value for name, value in message.user if name == "deadline-ms"), None)
+        if given is not None:
+            try:
+                return topics.parse_deadline(given)
+            except ValueError as exc:
+                raise RequestError(Code.INVALID_ARGUMENT, str(exc)) from exc
         if message.expiry_s is not None:
-            return max(1, min(message.expiry_s * (NS_PER_S // NS_PER_MS), MAX_DEADLINE_MS))
+            return max(1, min(message.expiry_s * (NS_PER_S // NS_PER_MS), topics.MAX_DEADLINE_MS))
         return self._default_deadline_ms(topic.model)
 
     def _respond(self, request: Request, reply: Reply, on_sent: OnSent | None) -> None:
@@ -142,14 +158,14 @@ class Intake:
 
     def _send(self, address: Address, reply: Reply, on_sent: OnSent | None) -> None:
         message = _message(address, reply)
-        if not self._publish(message, on_sent) and reply.error is None:
-            # Perhaps the broker takes no packet of this size; the requester must hear of it all the same.
-            self.counters["unsent"] += 1
-            what = f"the reply of {len(reply.payload)} bytes could not be sent"
-            reply = Reply.failure(RequestError(Code.RESOURCE_EXHAUSTED, what), reply.meta)
-            message = _message(address, reply)
-            self._publish(message, on_sent)
+        # Before it is out: a requester may repeat itself the moment it has the answer.
         self._remember(address, reply, message)
+        if self._publish(message, on_sent) or reply.error is not None:
+            return
+        # Perhaps the broker takes no packet of this size; the requester must hear of it all the same.
+        self._count("unsent")
+        what = f"the reply of {len(reply.payload)} bytes could not be sent"
+        self._send(address, Reply.failure(RequestError(Code.RESOURCE_EXHAUSTED, what), reply.meta), on_sent)
 
     def _remember(self, address: Address, reply: Reply, message: Message) -> None:
         if address.key is None:
@@ -158,6 +174,17 @@ class Intake:
             self._memory.forget(address.key)
         else:
             self._memory.store(address.key, message)
+
+    def _log_refusal(self, message: Message, refusal: Refusal) -> None:
+        # Nobody else hears of it; once a minute, so that a stranger cannot fill the log.
+        now = now_ns()
+        if now >= self._next_log_ns:
+            self._next_log_ns = now + LOG_EVERY_NS
+            log.warning("no reply to %.200r: %s (counted in metrics)", message.topic, REFUSALS[refusal.reason])
+
+    def _count(self, name: str) -> None:
+        with self._lock:
+            self.counters[name] += 1
 
 
 def _message(address: Address, reply: Reply) -> Message:
@@ -172,9 +199,3 @@ def _message(address: Address, reply: Reply) -> Message:
         content_type=reply.content_type,
         user=(("status", status), ("meta", reply.meta)) if reply.meta else (("status", status),),
     )
-
-
-def _deadline(text: str) -> int:
-    if text.isascii() and text.isdigit() and 0 < int(text) <= MAX_DEADLINE_MS:
-        return int(text)
-    raise RequestError(Code.INVALID_ARGUMENT, f"deadline-ms must be 1 to {MAX_DEADLINE_MS}, got {text[:32]!r}")

@@ -9,26 +9,30 @@ status, metrics     edged/v1/dev/<device>/status, …/metrics
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 ROOT = "edged/v1"
+MAX_DEADLINE_MS = 86_400_000  # a day
+_MAX_LEVEL = 255
 
 
 @dataclass(frozen=True)
 class RequestTopic:
-    """A parsed request topic; `correlation`, `codec`, `deadline_ms` only in the MQTT 3.1.1 form."""
+    """A parsed request topic; `correlation`, `codec` and `deadline` (text, unchecked) only in the MQTT 3.1.1 form."""
 
     device: str
     model: str
     user: str
     correlation: str | None = None
     codec: str | None = None
-    deadline_ms: int | None = None
+    deadline: str | None = None
 
 
 def valid_level(text: str) -> bool:
-    """Whether `text` can stand as one topic level: not empty, no separator, wildcard or NUL."""
-    return bool(text) and not any(c in text for c in "/+#\0") and len(text.encode(errors="surrogatepass")) <= 255  # noqa: PLR2004
+    """Whether `text` can be one topic level: 1 to 255 bytes, no separator, wildcard, control or lone surrogate."""
+    plain = text.isprintable() or not any(unicodedata.category(c) in ("Cc", "Cs") for c in text)
+    return plain and not any(c in text for c in "/+#") and 0 < len(text.encode()) <= _MAX_LEVEL
 
 
 def device(name: str, *levels: str) -> str:
@@ -72,12 +76,14 @@ def parse_request(topic: str) -> RequestTopic:
     if len(rest) not in (2, 3):
         msg = "the MQTT 3.1.1 form ends in /<corr>/<codec>[/<deadline-ms>]"
         raise ValueError(msg)
-    return RequestTopic(name, model, user, rest[0], rest[1], _deadline(rest[2]) if len(rest) == 3 else None)  # noqa: PLR2004
+    return RequestTopic(name, model, user, *rest)
 
 
-def _deadline(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 8 and 0 < int(text) <= 86_400_000):  # noqa: PLR2004
-        msg = f"deadline-ms must be 1 to 86400000, got {text[:20]!r}"
+def parse_deadline(text: str) -> int:
+    """Read a deadline in milliseconds, 1 to `MAX_DEADLINE_MS`; raises ValueError on anything else."""
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_DEADLINE_MS))
+    if not digits or not 0 < int(text) <= MAX_DEADLINE_MS:
+        msg = f"deadline-ms must be 1 to {MAX_DEADLINE_MS}, got {text[:20]!r}"
         raise ValueError(msg)
     return int(text)
 

@@ -25,7 +25,7 @@ from edged.engines.base import Engine, EngineInfo
 from edged.errors import Code, EdgedError, RequestError
 from edged.figures import ModelFigures
 from edged.meta import Meta, OutputMeta, format_meta
-from edged.request import Reply, Request
+from edged.request import OnSent, Reply, Request
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class Worker:
         self.current: Request | None = None
         self.busy_since_ns = 0  # 0 while idle
         self.last_done_ns = 0  # 0 before the first inference
+        self._stopping = False
         self._signature = plan.bundle.signature
         self._meta = ""
         self._thread = threading.Thread(target=self._run, name=f"edged-{plan.name}"[:15], daemon=True)
@@ -73,31 +74,36 @@ class Worker:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Let the worker finish what is queued and end; False when it is still busy after the time (a hung invoke)."""
-        self.admission.close()
+        """Let the worker finish what is queued and end; False when it is still busy after the time."""
+        self._stopping = True
+        self.admission.close(RequestError(Code.UNAVAILABLE, "the model is being stopped"))
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
             engine = self._open()
-        except Exception as exc:  # noqa: BLE001  # top of the thread: whatever a runtime raises becomes `failed`
+            self._enter(ModelState.READY)
+            while (request := self.admission.take()) is not None:
+                self._serve(request, engine)
+            engine.close()
+            self._enter(ModelState.STOPPED)
+        except Exception as exc:  # top of the thread: whatever a runtime raises, or a reply, becomes `failed`
+            log.debug("model %s", self.plan.name, exc_info=True)
             self._enter(ModelState.FAILED, str(exc) or type(exc).__name__)
-            self.admission.abandon(RequestError(Code.UNAVAILABLE, f"the model failed to open: {self.reason}"))
-            return
-        self._enter(ModelState.READY)
-        while (request := self.admission.take()) is not None:
-            self._serve(request, engine)
-        engine.close()
-        self._enter(ModelState.STOPPED)
+            self.admission.abandon(RequestError(Code.UNAVAILABLE, f"the model failed: {self.reason}"))
 
     def _open(self) -> Engine:
         self.scheduling = self.plan.policy.apply()
         engine = self.plan.open_engine()
         samples = self.plan.bundle.golden()
+        if samples is None:
+            log.warning("model %s has no golden samples: its answers were not checked", self.plan.name)
         if samples is not None and (wrong := golden.disagreement(engine, self.plan.bundle, samples)) is not None:
             raise EdgedError(self.plan.name, f"does not reproduce its golden samples on {engine.info.runtime}", wrong)
         for _ in range(self.plan.warmup):
+            if self._stopping:
+                break
             started = now_ns()
             engine.invoke()
             self.warmup_us.append((now_ns() - started) // 1000)
@@ -113,8 +119,15 @@ class Worker:
 
     def _enter(self, state: ModelState, reason: str = "") -> None:
         self.state, self.reason = state, reason
-        log.log(logging.ERROR if reason else logging.INFO, "model %s: %s %s", self.plan.name, state.value, reason)
+        self._log()
         self._on_state(self)
+
+    def _log(self) -> None:
+        if self.state is ModelState.FAILED:
+            log.error("model %s: failed: %s", self.plan.name, self.reason)
+        elif self.info is not None:
+            about = f"version {self.plan.bundle.manifest.version} on {self.info.runtime}, {self.info.delegate}"
+            log.info("model %s: %s (%s, %s)", self.plan.name, self.state.value, about, self.scheduling)
 
     def _serve(self, request: Request, engine: Engine) -> None:
         self.current = request
@@ -154,10 +167,16 @@ def answer(request: Request, reply: Reply, figures: ModelFigures) -> bool:
     if not request.claim():
         return False
     figures.answered(reply)
-    request.respond(request, reply, partial(figures.sent, request) if _timed(reply) else None)
+    request.respond(request, reply, _timer(request, reply, figures))
     return True
 
 
-def _timed(reply: Reply) -> bool:
-    # A refusal is quick and would flatter the percentiles; a missed deadline is slow and must not be left out.
-    return reply.error is None or reply.error.code is Code.DEADLINE_EXCEEDED
+def _timer(request: Request, reply: Reply, figures: ModelFigures) -> OnSent | None:
+    """Return who records the latency once the reply is out.
+
+    A refusal is quick and would flatter the percentiles: nobody. A missed deadline is slow and must not be left out:
+    the total alone, since the worker may still be writing the marks.
+    """
+    if reply.error is None:
+        return partial(figures.sent, request)
+    return partial(figures.missed, request) if reply.error.code is Code.DEADLINE_EXCEEDED else None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_JSON = "application/json"
 _LOG_EVERY_NS = 60 * NS_PER_S
 _COUNTERS = (
     "samples", "bad", "gaps", "missed", "duplicates", "restarts", "retained",
@@ -178,13 +179,11 @@ class Stream:
     def _respond(self, request: Request, reply: Reply, on_sent: OnSent | None) -> None:
         levels = (self.config.name, request.origin) if request.origin else (self.config.name,)
         status = "ok" if reply.error is None else "error"
-        message = Message(
-            topic=topics.device(self._device, "out", *levels),
-            payload=reply.payload,
-            qos=self.config.qos,
-            content_type=reply.content_type,
-            user=(("status", status), ("meta", reply.meta)) if reply.meta else (("status", status),),
-        )
+        message = Message(topics.device(self._device, "out", *levels), reply.payload, qos=self.config.qos)
+        if reply.content_type != _JSON:
+            # JSON speaks for itself, and stays without properties: rumqttd drops a 3.1.1 subscriber that is sent any.
+            message.content_type = reply.content_type
+            message.user = (("status", status), ("meta", reply.meta)) if reply.meta else (("status", status),)
         sent = self._publish(message, on_sent)
         with self._answer_lock:
             self._counts["answered" if reply.error is None else "failed"] += 1

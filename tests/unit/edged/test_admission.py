@@ -142,7 +142,7 @@ def test_close_lets_the_worker_finish_what_waits(rig: Rig) -> None:
     admission = rig.admission()
     request = rig.inbox.request()
     admission.admit(request)
-    admission.close()
+    admission.close(RequestError(Code.UNAVAILABLE, "going"))
     assert admission.take() is request
     assert admission.take() is None
 
@@ -183,3 +183,42 @@ def test_the_bounds_hold_under_many_threads(rig: Rig) -> None:
     assert taken + len(refused) == 4000
     assert highest <= 16
     assert admission.bytes == 0
+
+
+def test_nothing_gets_in_behind_close(rig: Rig) -> None:
+    """A request that comes after the end is refused at once, with the reason given, and nobody waits for it."""
+    admission = rig.admission()
+    admission.abandon(RequestError(Code.UNAVAILABLE, "going"))
+    with pytest.raises(RequestError, match="UNAVAILABLE: going"):
+        admission.admit(rig.inbox.request())
+    assert admission.requests == 0
+    assert admission.take() is None
+
+
+def test_a_hung_worker_does_not_let_the_queue_grow(rig: Rig) -> None:
+    """Nobody takes; 3,000 requests come and expire: what is held stays within twice the bound."""
+    admission = rig.admission(max_requests=16)
+    for number in range(3000):
+        request = rig.inbox.request(deadline_ms=60_000)
+        admission.admit(request)
+        if number % 300:
+            rig.fail(request, RequestError(Code.DEADLINE_EXCEEDED, "as the sweeper does"))
+    assert admission._queue.qsize() <= 33
+    waiting = [admission.take() for _ in range(10)]
+    assert [request.claimed for request in waiting if request] == [False] * 10
+
+
+def test_one_reply_that_cannot_be_sent_does_not_end_the_deadlines(rig: Rig) -> None:
+    """The first requester's answer raises; the second is still answered at its deadline."""
+    admission = rig.admission()
+    broken = rig.inbox.request(deadline_ms=20)
+
+    def raising(*_: object) -> None:
+        msg = "no way out"
+        raise OSError(msg)
+
+    broken.respond = raising
+    admission.admit(broken)
+    second = rig.inbox.request(deadline_ms=60)
+    admission.admit(second)
+    assert rig.inbox.replies.get(timeout=5)[0] is second

@@ -95,12 +95,41 @@ def test_the_deadline_is_the_property_then_the_expiry_then_the_default(
     assert door.submitted[0].deadline_ns == NOW + deadline_ms * 1_000_000
 
 
-@pytest.mark.parametrize("text", ["", "0", "-5", "1e3", "99999999999999999999", "١٢", "soon"])
+BAD_DEADLINES = ["0", "-5", "1e3", "1.5", "86400001", "9" * 5000, "١٢", "soon"]
+
+
+@pytest.mark.parametrize("text", ["", *BAD_DEADLINES])
 def test_a_bad_deadline_is_an_error_reply(door: Door, text: str) -> None:
-    """INVALID_ARGUMENT, and nothing is run."""
+    """INVALID_ARGUMENT, and nothing is run; the same request with a good one is not taken for a repeat."""
     door.send(user=(("deadline-ms", text),))
     assert door.error() == "INVALID_ARGUMENT"
     assert not door.submitted
+    door.send(user=(("deadline-ms", "100"),))
+    assert len(door.submitted) == 1
+
+
+@pytest.mark.parametrize("text", BAD_DEADLINES)
+def test_a_bad_deadline_level_is_an_error_reply(door: Door, text: str) -> None:
+    """The older form: user and correlation are known, so the requester is told."""
+    door.send(f"{TOPIC}/c77/raw/{text}", response_topic=None, correlation=None)
+    assert door.error() == "INVALID_ARGUMENT"
+    assert door.published[0].topic == "edged/v1/resp/ann/c77"
+    assert not door.submitted
+
+
+def test_a_requester_may_repeat_itself_the_moment_it_is_told_to(door: Door) -> None:
+    """The reply says retryable; the resend comes from inside the publish of that reply, and is run."""
+    door.send()
+    publish = door.publish
+
+    def answered(message: Message, on_sent: OnSent | None = None) -> bool:
+        door.intake._publish = publish
+        door.send()
+        return publish(message, on_sent)
+
+    door.intake._publish = answered
+    door.answer(0, Reply.failure(RequestError(Code.RESOURCE_EXHAUSTED, "full")))
+    assert len(door.submitted) == 2
 
 
 def test_an_unknown_content_type_is_an_error_reply(door: Door) -> None:

@@ -225,14 +225,14 @@ def test_answers_go_to_the_streams_topic() -> None:
         made.send_sample(row)
     sent: list[int] = []
     good, bad = made.requests
-    good.respond(good, Reply(b'{"predictions": 1}', "application/json", "v=1"), sent.append)
+    good.respond(good, Reply(b"\x01\x02", "application/octet-stream", "v=1"), sent.append)
     bad.respond(bad, Reply.failure(RequestError(Code.DEADLINE_EXCEEDED, "late")), None)
     (answer, on_sent), (failure, _) = made.published
     assert answer.topic == failure.topic == "edged/v1/dev/press-07/out/imu/a"
-    assert (answer.payload, answer.content_type, answer.qos) == (b'{"predictions": 1}', "application/json", 1)
+    assert (answer.payload, answer.content_type, answer.qos) == (b"\x01\x02", "application/octet-stream", 1)
     assert answer.user == (("status", "ok"), ("meta", "v=1"))
     assert on_sent == sent.append
-    assert failure.user == (("status", "error"),)
+    assert (failure.user, failure.content_type) == ((), None)  # JSON, which any subscriber can be sent
     assert json.loads(bytes(failure.payload))["error"]["code"] == "DEADLINE_EXCEEDED"
     assert made.counted("answered", "failed", "unsent") == (1, 1, 0)
     made.taken = False
