@@ -10,14 +10,15 @@ import os
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from converters import plain
 from converters.samples import Array, InputInfo, Samples, bind
-from edged import schema
 from edged.bundle import ImagePreprocess, InputRange
 from edged.errors import BadDataError, UnavailableError, UsageError
 
@@ -75,8 +76,24 @@ def _read(path: Path) -> Any:
 def _from_npz(path: Path, inputs: tuple[InputInfo, ...], *, labels: bool) -> Samples:
     names = {info.name for info in inputs}
     arrays = _read(path)
-    found = [arrays.pop(key) for key in LABEL_KEYS if labels and key in arrays and key not in names]
-    return bind(arrays, inputs, path.name, found[0] if found else None)
+    found = {key: arrays.pop(key) for key in LABEL_KEYS if labels and key in arrays and key not in names}
+    notes = [f"{path.name}: {key!r} is not used" for key in list(found)[1:]]
+    if len(inputs) == 1:
+        arrays = _for_one_input(arrays, inputs[0].name, path.name, notes)
+    samples = bind(arrays, inputs, path.name, next(iter(found.values()), None))
+    return replace(samples, notes=(*notes, *samples.notes))
+
+
+def _for_one_input(arrays: dict[str, Array], name: str, source: str, notes: list[str]) -> dict[str, Array]:
+    """Take the only array for the only input, whatever its key; labels beside it are not wanted. Note both."""
+    beside = [key for key in arrays if key in LABEL_KEYS and key != name]
+    key, *more = [key for key in arrays if key not in beside] or [name]
+    if more or key not in arrays:
+        return arrays
+    notes += [f"{source}: {other!r} is not used" for other in beside]
+    if key != name:
+        notes.append(f"{source}: {key!r} is taken for the only input, {name!r}")
+    return {name: arrays[key]}
 
 
 def _from_function(source: str, inputs: tuple[InputInfo, ...], cwd: Path) -> Samples:
@@ -137,7 +154,7 @@ def _image(path: Path, image: ImagePreprocess, info: InputInfo) -> Array:
     try:
         from PIL import Image  # noqa: PLC0415  # an extra
 
-        from edged.preprocess import apply_image  # noqa: PLC0415  # needs the same extra
+        from edged.preprocess import write_image  # noqa: PLC0415  # needs the same extra
     except ImportError as exc:
         raise UnavailableError("images", "Pillow is not installed", "pip install 'edged[image]'") from exc
     try:
@@ -145,11 +162,10 @@ def _image(path: Path, image: ImagePreprocess, info: InputInfo) -> Array:
             pixels = np.asarray(picture.convert("RGB"))
     except (OSError, ValueError, Image.DecompressionBombError) as exc:
         raise BadDataError(str(path), f"cannot be read as an image: {exc}") from exc
-    values: Array = np.asarray(apply_image(pixels, image))
-    if info.is_float:
-        return values
-    limits = np.iinfo(info.dtype)
-    return np.clip(np.rint(values), limits.min, limits.max).astype(info.dtype)
+    whole = np.empty((1, *info.shape[1:]), info.dtype)
+    write_image(pixels, image, whole)
+    one: Array = whole[0]
+    return one
 
 
 def ranges(samples: Samples) -> tuple[InputRange, ...]:
@@ -193,9 +209,7 @@ def complete_image(raw: Mapping[str, Any], inputs: tuple[InputInfo, ...], source
         raise BadDataError(source, f"input: {name!r} is no image input of the model", f"inputs: {listed}")
     nchw = raw.get("layout") == "NCHW"
     height, width = info.shape[2:] if nchw else info.shape[1:3]
-    built, problems = schema.build(ImagePreprocess, {"input": name, "width": width, "height": height, **raw})
-    if built is None:
-        raise BadDataError(source, "; ".join(f"{p.path}: {p.message}" for p in problems))
+    built = plain.build(ImagePreprocess, {"input": name, "width": width, "height": height, **raw}, source)
     channels = info.shape[1] if nchw else info.shape[3]
     wanted = (height, width, channels)
     if (built.height, built.width, 1 if built.channels == "GRAY" else 3) != wanted:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edged import errors
+from edged import childprocess, errors
 from edged.errors import BadDataError, EdgedError, InternalError, UnavailableError, UsageError
 
 OnStage = Callable[[str], None]
@@ -31,19 +29,21 @@ _ERRORS: Mapping[str, type[EdgedError]] = {
 
 @dataclass(frozen=True)
 class DiedError(Exception):
-    """A child ended without a result. `signal` is 0 when it left by itself; `log` holds its last lines."""
+    """A child ended without a result. code: its exit status, -N for signal N. log: its last lines."""
 
     stage: str
-    signal: int
+    code: int
     log: str
 
     @property
+    def killed(self) -> bool:
+        """Whether a signal ended it."""
+        return self.code < 0
+
+    @property
     def reason(self) -> str:
-        """`SIGSEGV while converting`, or the last line of the log."""
-        if self.signal:
-            note = ", most often out of memory," if self.signal == signal.SIGKILL else ""
-            return f"{signal.Signals(self.signal).name}{note} while {self.stage}"
-        return f"failed while {self.stage}: {self.log.strip().splitlines()[-1] if self.log.strip() else 'no output'}"
+        """How it ended: `was killed by SIGSEGV while converting`, or its status and the last line of the log."""
+        return childprocess.ended(self.code, childprocess.last_line(self.log), self.stage)
 
 
 def run(module: str, job: Mapping[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def run(module: str, job: Mapping[str, Any], folder: Path, on_stage: OnStage) ->
     stage, returncode = _watch(module, folder, on_stage)
     result = folder / "result.json"
     if returncode != 0 or not result.exists():
-        raise DiedError(stage, max(0, -returncode), log_tail(folder))
+        raise DiedError(stage, returncode, log_tail(folder))
     value: dict[str, Any] = json.loads(result.read_text())
     if "error" in value:
         error = value["error"]
@@ -67,18 +67,10 @@ def run(module: str, job: Mapping[str, Any], folder: Path, on_stage: OnStage) ->
 def _watch(module: str, folder: Path, on_stage: OnStage) -> tuple[str, int]:
     """Start the child, tell its stages, wait; return the last stage and the exit status (negative: a signal)."""
     read, write = os.pipe()
-    command = [sys.executable, "-m", module, str(folder), str(write)]
     stage = "starting"
     with (folder / "log").open("wb") as log, os.fdopen(read) as stages:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=_environment(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[write],
-        )
+        args, env = (str(folder), str(write)), _environment(folder)
+        process = childprocess.start(module, *args, cwd=folder, env=env, stdout=log, stderr=log, pass_fds=[write])
         os.close(write)
         try:
             for line in stages:
@@ -91,19 +83,15 @@ def _watch(module: str, folder: Path, on_stage: OnStage) -> tuple[str, int]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return an environment in which two runs give the same bytes, and in which our packages are found."""
-    ours = str(Path(__file__).resolve().parent.parent)
-    path = os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH", ""))))
-    fixed = {
-        "PYTHONPATH": path,
-        "PYTHONHASHSEED": "0",
-        "KERAS_HOME": str(folder),  # Keras writes a file into it at import
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_ENABLE_ONEDNN_OPTS": "0",
-        "TF_DETERMINISTIC_OPS": "1",
-        "CUDA_VISIBLE_DEVICES": "-1",  # the reference is the CPU
-    }
-    return {**os.environ, **fixed}
+    """Return an environment in which two runs give the same bytes."""
+    return childprocess.environment(
+        PYTHONHASHSEED="0",
+        KERAS_HOME=str(folder),  # Keras writes a file into it at import
+        TF_CPP_MIN_LOG_LEVEL="2",
+        TF_ENABLE_ONEDNN_OPTS="0",
+        TF_DETERMINISTIC_OPS="1",
+        CUDA_VISIBLE_DEVICES="-1",  # the reference is the CPU
+    )
 
 
 def log_tail(folder: Path, lines: int = _LOG_LINES) -> str:

@@ -17,15 +17,20 @@ examples:
   edged convert har_savedmodel -o bundles/har --name har --version 1
   edged convert har_savedmodel -o har.tar --name har --version 2 --quantize int8 \\
       --calibration train.npz --eval test.npz --labels classes.txt
+  edged sample preprocess > image.yaml
   edged convert detector -o bundles/det --name det --version 1 --quantize int8 \\
       --calibration photos/ --preprocess image.yaml
   edged convert audio -o bundles/audio --name audio --version 1 --shape samples=1,16000
 
 calibration data
-  FILE.npz          one array for every input, by the input's name: [count, …]
+  FILE.npz          one array for every input, by the input's name: [count, …]; any name where there is one input
   FILE.npy          one array, for a model with one input
   DIR               images, made into the input as --preprocess says
   module:function   a function that yields arrays (one input), or mappings of input name to array
+
+--preprocess and --postprocess
+  `edged sample preprocess` and `edged sample postprocess` print commented files with every key.
+  With --labels and no --postprocess, JSON and CBOR answers list the best 5 classes (or fewer, where there are fewer).
 
 The bundle is written only when the converted model agrees with the SavedModel, on --eval, else on every fifth
 calibration sample. A gate that fails ends with exit code 65 and leaves no bundle.
@@ -36,7 +41,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("model", metavar="SAVED_MODEL", type=Path, help="directory that holds saved_model.pb")
     needed = parser.add_argument_group("the bundle")
-    needed.add_argument("-o", "--output", metavar="BUNDLE", type=Path, required=True, help="a directory, or FILE.tar")
+    needed.add_argument(
+        "-o",
+        "--output",
+        metavar="BUNDLE",
+        type=Path,
+        required=True,
+        help="a directory, or FILE.tar; made with the directories above it",
+    )
     needed.add_argument("--name", required=True, help="the model's name")
     needed.add_argument("--version", type=_at_least_one, required=True, metavar="V", help="whole number from 1")
     needed.add_argument("--force", action="store_true", help="replace the bundle that is there")
@@ -58,9 +70,13 @@ def _configure_model(group: argparse._ArgumentGroup) -> None:
 def _configure_data(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--calibration", default="", metavar="FILE|DIR|module:function", help="for int8 and int16x8")
     group.add_argument("--eval", default="", metavar="FILE", help=".npz as for --calibration; key y: class numbers")
-    group.add_argument("--labels", default="", metavar="FILE", help="class names, one a line")
-    group.add_argument("--preprocess", default="", metavar="FILE", help="YAML: how an image becomes the input")
-    group.add_argument("--postprocess", default="", metavar="FILE", help="YAML: softmax, top_k, threshold")
+    group.add_argument(
+        "--labels", default="", metavar="FILE", help="class names, one a line: answers then list the best 5"
+    )
+    group.add_argument(
+        "--preprocess", default="", metavar="FILE", help="YAML: how an image becomes the input; see below"
+    )
+    group.add_argument("--postprocess", default="", metavar="FILE", help="YAML: softmax, top_k, threshold (below)")
     group.add_argument("--min-agreement", type=_share, metavar="X", help="least argmax agreement of a classifier")
     group.add_argument("--max-error", type=_not_negative, metavar="X", help="largest absolute error of any output")
     group.add_argument("--golden", type=_at_least_one, default=8, metavar="N", help="golden samples (default: 8)")

@@ -16,6 +16,7 @@ from converters.loadtest import Outcome
 from converters.options import Mode
 from converters.samples import Array
 from edged.bundle import Golden, TensorSpec
+from edged.engines.golden import largest_error
 from edged.quant import dequantize, quantize
 
 _MARGIN = 2.0
@@ -84,8 +85,7 @@ def agreements(
 def _worst(answer: Array, reference: Array) -> float:
     if answer.shape != reference.shape:
         return float("nan")
-    difference = np.abs(answer.astype(np.float64) - reference.astype(np.float64))
-    return float(difference.max()) if difference.size else 0.0
+    return largest_error(answer, reference)
 
 
 def floors(reference: Mapping[str, Array], specs: Sequence[TensorSpec], mode: Mode) -> dict[str, float]:

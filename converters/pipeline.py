@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from converters import calibrate, child, golden, loadtest, package, parity, savedmodel
+from converters import calibrate, child, golden, loadtest, package, parity, place, plain, savedmodel
 from converters.child import DiedError, OnStage
+from converters.found import Found
 from converters.loadtest import LoadTest, Outcome
 from converters.options import Options
 from converters.parity import OutputParity
 from converters.samples import Array
+from converters.texts import Texts
 from edged.bundle import Golden, Manifest, TensorSpec
 from edged.errors import BadDataError, InternalError, UsageError
 
@@ -45,7 +47,7 @@ def convert(options: Options, on_stage: OnStage, on_log: Callable[[str], object]
     on_stage: told of every stage begun. on_log: given what the TensorFlow child printed, when options.verbose.
     Raises UsageError, BadDataError, UnavailableError or InternalError; the output is then as it was before.
     """
-    texts = package.Texts.read(options)
+    texts = Texts.read(options)
     _check(options)
     with tempfile.TemporaryDirectory(prefix="edged-convert-") as temporary:
         folder = Path(temporary)
@@ -56,7 +58,7 @@ def convert(options: Options, on_stage: OnStage, on_log: Callable[[str], object]
 def _check(options: Options) -> None:
     """Refuse in a moment what would otherwise fail after minutes."""
     savedmodel.check_path(options.model)
-    package.check_output(options.output, force=options.force)
+    place.check_output(options.output, force=options.force)
     mode = options.mode
     if mode.calibrated and not options.calibration:
         hint = "--calibration with 100 or more real samples: .npz, .npy, a directory of images or module:function"
@@ -65,12 +67,10 @@ def _check(options: Options) -> None:
         raise UsageError("--io", f"quantized needs integer inputs, --quantize {options.quantize} keeps float32")
 
 
-def _work(
-    options: Options, texts: package.Texts, folder: Path, on_stage: OnStage, on_log: Callable[[str], object]
-) -> dict[str, Any]:
+def _work(options: Options, texts: Texts, folder: Path, on_stage: OnStage, on_log: Callable[[str], object]) -> Found:
     job = {"options": _plain(options), "cwd": str(Path.cwd()), "image": texts.image}
     try:
-        return child.run("converters.work", job, folder, on_stage)
+        return plain.build(Found, child.run("converters.work", job, folder, on_stage), "converted model")
     except DiedError as exc:
         raise _death(exc, options) from exc
     finally:
@@ -84,36 +84,33 @@ def _plain(options: Options) -> dict[str, Any]:
 
 def _death(exc: DiedError, options: Options) -> InternalError:
     hint = ""
-    if exc.signal and exc.stage.startswith("converting") and options.quantize in _OTHERS:
+    if exc.killed and exc.stage.startswith("converting") and options.quantize in _OTHERS:
         hint = f"--quantize {_OTHERS[options.quantize]} may work; the SavedModel itself is sound"
-    what = exc.reason if exc.signal else f"{exc.reason}\n{exc.log}"
-    return InternalError(f"TensorFlow on {options.model}", f"died of {what}" if exc.signal else what, hint)
+    what = exc.reason if exc.killed else f"{exc.reason}\n{exc.log}"
+    return InternalError(f"TensorFlow on {options.model}", what, hint)
 
 
 class _Run:
     """What happens after TensorFlow has done its part: load tests, comparison, packaging."""
 
-    def __init__(self, options: Options, texts: package.Texts, work: Mapping[str, Any], folder: Path) -> None:
-        self._options, self._texts, self._found, self._folder = options, texts, work, folder
-        self._facts = work["facts"]
-        self._warnings: list[str] = list(work["notes"])
+    def __init__(self, options: Options, texts: Texts, found: Found, folder: Path) -> None:
+        self._options, self._texts, self._found, self._folder = options, texts, found, folder
+        self._facts = found.facts
+        self._warnings = list(found.notes)
         self._inputs = loadtest.load(folder / "work" / "inputs.npz")
         self._floats = loadtest.load(folder / "work" / "floats.npz")
-        self._in_specs = tuple(self._spec(tensor, options.io) for tensor in self._facts["inputs"])
-        self._out_specs = tuple(
-            self._spec(tensor, options.io, self._floats[tensor["name"]].shape[1:]) for tensor in self._facts["outputs"]
-        )
+        self._in_specs = tuple(self._spec(spec, spec.shape) for spec in found.facts.inputs)
+        # An output's shape is the SavedModel's real one, for the file's may be open.
+        self._out_specs = tuple(self._spec(spec, self._floats[spec.name].shape[1:]) for spec in found.facts.outputs)
 
-    @staticmethod
-    def _spec(tensor: Mapping[str, Any], io: Any, shape: tuple[int, ...] | None = None) -> TensorSpec:
-        """Build a TensorSpec; an output's `shape` is the SavedModel's real one, for the file's may be open."""
-        known = tuple(tensor["shape"]) if shape is None else shape
-        io = io if tensor["scale"] else "float"
-        return TensorSpec(tensor["name"], tensor["dtype"], known, tensor["scale"], tensor["zero_point"], io)
+    def _spec(self, spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+        io: Any = self._options.io if spec.scale else "float"
+        return dataclasses.replace(spec, shape=shape, io=io)
 
     def finish(self, on_stage: OnStage) -> Result:
-        picked = golden.pick(self._samples, self._options.golden, in_order=self._facts["stateful"])
+        picked = golden.pick(self._samples, self._options.golden, in_order=self._facts.stateful)
         self._texts.check_labels(self._out_specs, self._options)
+        self._texts = self._texts.with_classes(self._out_specs, self._options)
         outcomes = self._load_test(picked, on_stage)
         on_stage("comparing with the SavedModel")
         chosen = next(outcome for outcome in outcomes if outcome.reference is not None)
@@ -122,7 +119,7 @@ class _Run:
         on_stage("writing the bundle")
         manifest = self._manifest(agreed, parities)
         model = (self._folder / "work" / "model.tflite").read_bytes()
-        package.write(self._options, manifest, self._texts.files(model, known))
+        place.write(self._options.output, manifest, self._texts.files(model, known))
         return self._result(manifest, parities, len(model))
 
     @property
@@ -133,7 +130,7 @@ class _Run:
         everything = golden.to_model(self._inputs, self._in_specs)
         test = LoadTest(
             self._folder / "work" / "model.tflite",
-            self._facts["signature"],
+            self._facts.signature,
             {name: array[picked] for name, array in everything.items()},
             everything,
         )
@@ -170,7 +167,7 @@ class _Run:
 
     def _compare(self, chosen: Outcome) -> list[OutputParity]:
         converted = golden.to_real(chosen.evaluation or {}, self._out_specs)
-        real_data = self._found["evaluation"] != calibrate.RANDOM
+        real_data = self._found.evaluation != calibrate.RANDOM
         parities = parity.compare(self._floats, converted, self._options, real_data=real_data)
         stuck = parity.constant_outputs(self._floats, converted)
         parity.enforce(parities, stuck, self._options)
@@ -182,9 +179,11 @@ class _Run:
         wanted = self._texts.postprocess.output or (classifiers[0] if len(classifiers) == 1 else "")
         if not path.exists() or wanted not in classifiers:
             return parities
-        truth = self._texts.class_numbers(loadtest.load(path)["labels"], self._options.evaluation)
+        scores = self._floats[wanted]
+        labels = loadtest.load(path)["labels"]
+        truth = self._texts.class_numbers(labels, self._options.evaluation, scores.size // scores.shape[-1])
         figures = {
-            "accuracy_float": parity.accuracy(self._floats[wanted], truth),
+            "accuracy_float": parity.accuracy(scores, truth),
             "accuracy": parity.accuracy(converted[wanted], truth),
         }
         return [dataclasses.replace(p, figures={**p.figures, **figures}) if p.output == wanted else p for p in parities]
@@ -206,9 +205,9 @@ class _Run:
             self._options.output,
             manifest,
             sizes,
-            self._facts["dtypes"],
+            self._facts.dtypes,
             parities,
-            self._found["evaluation"],
+            self._found.evaluation,
             self._samples,
             self._warnings,
         )

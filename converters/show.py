@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, TextIO
+from typing import TextIO
 
 from converters.parity import OutputParity
 from converters.pipeline import Result
+from edged.bundle import TensorSpec
+from edged.commands import _text
 
 _FIGURES = ("agreement", "equal", "cosine", "snr_db", "max_abs", "relative", "accuracy_float", "accuracy")
 
@@ -47,6 +49,7 @@ def as_json(result: Result) -> str:
         "bytes": dict(result.sizes),
         "inputs": [asdict(spec) for spec in m.inputs],
         "outputs": [asdict(spec) for spec in m.outputs],
+        "postprocess": asdict(m.postprocess),
         "dtypes": {name: {"tensors": count, "constant_bytes": size} for name, (count, size) in result.dtypes.items()},
         "quality": [asdict(quality) for quality in m.quality],
         "evaluation": {"source": result.evaluation, "samples": result.samples},
@@ -68,21 +71,31 @@ def _lines(result: Result) -> Iterator[str]:
     yield f"size: SavedModel {before:,} bytes, model {after:,} bytes ({before / after:.1f} times smaller)"
     yield ""
     tensors = [*_tensor_rows(m.inputs, "input"), *_tensor_rows(m.outputs, "output")]
-    yield from table([("", "name", "dtype", "shape", "client"), *tensors])
+    yield _table([("", "name", "dtype", "shape", "client"), *tensors])
     yield ""
+    if m.postprocess.top_k:
+        yield f"classes: JSON and CBOR answers list the best {m.postprocess.top_k}{_of(m.postprocess.output)}"
+        yield ""
     constants = [(name, str(count), f"{size:,}") for name, (count, size) in result.dtypes.items()]
-    yield from table([("dtype", "tensors", "constant bytes"), *constants])
+    yield _table([("dtype", "tensors", "constant bytes"), *constants])
     yield ""
     yield f"compared with the SavedModel on {result.samples} samples ({result.evaluation}):"
-    yield from table(_parity_rows(result.parities))
+    yield _table(_parity_rows(result.parities))
     yield ""
     yield f"runs on: {', '.join(m.requirements.loaded_on)}"
 
 
-def _tensor_rows(specs: Sequence[Any], kind: str) -> Iterator[tuple[str, ...]]:
+def _of(output: str) -> str:
+    return f" of {output!r}" if output else ""
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return _text.table(rows, "").removesuffix("\n")
+
+
+def _tensor_rows(specs: Sequence[TensorSpec], kind: str) -> Iterator[tuple[str, ...]]:
     for spec in specs:
-        shape = "[" + ", ".join(map(str, spec.shape)) + "]"
-        yield kind, spec.name, spec.dtype, shape, spec.wire_dtype.name
+        yield kind, spec.name, spec.dtype, _text.shape(spec.shape), spec.wire_dtype.name
 
 
 def _parity_rows(parities: Sequence[OutputParity]) -> list[tuple[str, ...]]:
@@ -91,10 +104,3 @@ def _parity_rows(parities: Sequence[OutputParity]) -> list[tuple[str, ...]]:
     for p in parities:
         rows.append((p.output, *(f"{p.figures[name]:.5g}" if name in p.figures else "-" for name in names)))  # noqa: PERF401
     return rows
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the rows as lines with aligned columns."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

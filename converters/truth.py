@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from converters.options import MODES
 from converters.samples import InputInfo
-from edged.errors import BadDataError, InternalError, UnavailableError
+from edged.bundle import TensorSpec
+from edged.engines import tflite_schema
+from edged.errors import BadDataError, InternalError
 
-_SCHEMAS = ("ai_edge_litert.schema_py_generated", "tensorflow.lite.python.schema_py_generated")
 # Largest finite float16; a constant that reaches it was clamped.
 _HALF_MAX = 65504.0
 _STATE_OPS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
@@ -28,26 +27,16 @@ _INTEGER_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """An input or output as the file declares it; scale 0 means not quantized."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    scale: float
-    zero_point: int
-
-
-@dataclass(frozen=True)
 class Facts:
-    """What the file holds. ops: name → highest version. dtypes: dtype → (tensors, bytes of constants).
+    """What the file holds. inputs, outputs: as the file declares them, scale 0 where not quantized.
 
+    ops: name → highest version. dtypes: dtype → (tensors, bytes of constants).
     integer_share: share of ops that touch no float tensor; float_ops names the others.
     """
 
     signature: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
     ops: Mapping[str, int]
     dtypes: Mapping[str, tuple[int, int]]
     integer_share: float
@@ -62,18 +51,8 @@ class Facts:
         return tuple(sorted(_RANDOM_OPS & set(self.ops)))
 
 
-def schema_module() -> ModuleType:
-    """Return the generated flatbuffer classes of whichever package is here; raises UnavailableError."""
-    for name in _SCHEMAS:
-        try:
-            return import_module(name)
-        except ImportError:
-            continue
-    raise UnavailableError("converters", "nothing here can read a TFLite file", "pip install ai-edge-litert")
-
-
 def read(model: bytes) -> Facts:
-    """Read a model file's facts. Raises InternalError when it holds no signature."""
+    """Read a model file's facts. Raises InternalError when it holds no signature, UnavailableError without a reader."""
     reader = _Reader(model)
     return reader.facts()
 
@@ -82,10 +61,10 @@ class _Reader:
     """The unpacked file, with names for its numbers."""
 
     def __init__(self, model: bytes) -> None:
-        schema = schema_module()
+        schema = tflite_schema.load()
         self._model: Any = schema.ModelT.InitFromPackedBuf(bytearray(model), 0)
         self._op_names = _names(schema.BuiltinOperator)
-        self._type_names = {number: name.lower() for number, name in _names(schema.TensorType).items()}
+        self._type_names: dict[int, Any] = {number: name.lower() for number, name in _names(schema.TensorType).items()}
 
     def facts(self) -> Facts:
         if not self._model.signatureDefs:
@@ -135,16 +114,16 @@ class _Reader:
                     types = {self._type_names[graph.tensors[i].type] for i in indices}
                     yield name, bool(types & {"float32", "float16", "float64"})
 
-    def _bound(self, bindings: Any, graph: Any) -> tuple[Tensor, ...]:
+    def _bound(self, bindings: Any, graph: Any) -> tuple[TensorSpec, ...]:
         named = {_text(binding.name): graph.tensors[binding.tensorIndex] for binding in bindings}
         return tuple(self._tensor(name, tensor) for name, tensor in sorted(named.items()))
 
-    def _tensor(self, name: str, tensor: Any) -> Tensor:
+    def _tensor(self, name: str, tensor: Any) -> TensorSpec:
         shape = () if tensor.shape is None else tuple(int(size) for size in tensor.shape)
         q = tensor.quantization
         one = q is not None and q.scale is not None and len(q.scale) == 1
         scale, zero_point = (float(q.scale[0]), int(q.zeroPoint[0])) if one else (0.0, 0)
-        return Tensor(name, self._type_names[tensor.type], shape, scale, zero_point)
+        return TensorSpec(name, self._type_names[tensor.type], shape, scale, zero_point)
 
     def _data(self, tensor: Any) -> bytes:
         data = self._model.buffers[tensor.buffer].data
@@ -191,7 +170,7 @@ def check(facts: Facts, inputs: tuple[InputInfo, ...], outputs: Mapping[str, str
     return list(_warnings(facts, quantize))
 
 
-def _check_tensors(side: str, found: tuple[Tensor, ...], wanted: Mapping[str, str], integer: str) -> None:
+def _check_tensors(side: str, found: tuple[TensorSpec, ...], wanted: Mapping[str, str], integer: str) -> None:
     if {tensor.name for tensor in found} != set(wanted):
         names = [tensor.name for tensor in found]
         raise InternalError("converted model", f"has the {side}s {names}, the SavedModel {sorted(wanted)}")

@@ -17,15 +17,16 @@ import numpy as np
 
 from converters import calibrate, child, quantize, savedmodel, truth
 from converters.child import OnStage
+from converters.found import Found
 from converters.loadtest import save
 from converters.options import Options
 from converters.samples import Array, InputInfo, Samples
-from edged.bundle import ImagePreprocess
+from edged.bundle import Calibration, ImagePreprocess
 from edged.errors import BadDataError
 
 
 def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
-    """Do the job in `folder`; return what there is to tell. Raises EdgedError for what a person can mend."""
+    """Do the job in `folder`; return `Found` as plain values. Raises EdgedError for what a person can mend."""
     options, cwd = restore(job["options"]), Path(job["cwd"])
     on_stage("starting TensorFlow")
     versions = _start_tensorflow()
@@ -43,16 +44,17 @@ def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
     on_stage("running the SavedModel")
     floats = _answers(loaded, data.evaluation)
     _write(folder, model, data.evaluation, floats)
-    return {
-        "signature": loaded.key,
-        "tags": loaded.tags,
-        "versions": versions,
-        "facts": dataclasses.asdict(facts),
-        "image": None if image is None else dataclasses.asdict(image),
-        "calibration": _described(data.calibration),
-        "evaluation": data.evaluation.source,
-        "notes": notes,
-    }
+    found = Found(
+        signature=loaded.key,
+        tags=loaded.tags,
+        versions=versions,
+        facts=facts,
+        image=image,
+        calibration=_described(data.calibration),
+        evaluation=data.evaluation.source,
+        notes=tuple(notes),
+    )
+    return dataclasses.asdict(found)
 
 
 def restore(plain: Mapping[str, Any]) -> Options:
@@ -125,11 +127,10 @@ def _write(folder: Path, model: bytes, samples: Samples, floats: Mapping[str, Ar
         save(folder / "labels.npz", {"labels": samples.labels})
 
 
-def _described(samples: Samples | None) -> dict[str, Any] | None:
+def _described(samples: Samples | None) -> Calibration:
     if samples is None:
-        return None
-    ranges = [dataclasses.asdict(found) for found in calibrate.ranges(samples)]
-    return {"source": samples.source, "samples": samples.count, "ranges": ranges}
+        return Calibration()
+    return Calibration(samples.source, samples.count, calibrate.ranges(samples))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def create(name: str, options: Mapping[str, Any] | None = None) -> Delegate:
 
 
 def _foreign() -> dict[str, str]:
-    # Imported here: reading the metadata of every installed package costs tens of ms, and `cpu` never needs it.
+    # Imported here: it reads the metadata of every installed package, and `cpu` never needs it.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     return {entry.name: entry.value for entry in entry_points(group=GROUP)}

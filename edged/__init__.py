@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from edged.client import Client, Result
+    from edged.errors import EdgedError, RequestError
 
 __version__ = "0.1.0"
 
-__all__ = ["Client", "Result", "__version__"]
+__all__ = ["Client", "EdgedError", "RequestError", "Result", "__version__"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,5 +19,9 @@ def __getattr__(name: str) -> object:
         from edged import client  # noqa: PLC0415 - loaded on demand, see above
 
         return getattr(client, name)
+    if name in ("EdgedError", "RequestError"):
+        from edged import errors  # noqa: PLC0415 - as above
+
+        return getattr(errors, name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -33,9 +33,9 @@ Fail = Callable[[Request, RequestError], None]
 class Bounds:
     """How much may wait for one model."""
 
-    max_requests: int = 64
-    max_bytes: int = 64 << 20
-    overflow: Literal["reject", "drop_oldest"] = "reject"
+    max_requests: int
+    max_bytes: int
+    overflow: Literal["reject", "drop_oldest"]
 
 
 class Admission:

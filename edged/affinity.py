@@ -1,16 +1,16 @@
 """Affinity and priority of the calling thread. Nothing here raises; what was achieved is told in words, for the status.
 
 Call it on the thread that will do the work, before it opens its interpreter: helper threads inherit both.
-`auto` tries nice before SCHED_FIFO: under load, realtime threads were held back for tens of milliseconds by the
-kernel's realtime throttling (sched_rt_runtime_us), niced ones were not. Linux gives each thread its own nice value,
-other than POSIX says: see setpriority(2), NOTES.
+`auto` tries nice before SCHED_FIFO: the kernel holds realtime threads back once they have used up their share of a
+period (sched_rt_runtime_us in sched(7)), niced ones it does not. Linux gives each thread its own nice value, other than
+POSIX says: see setpriority(2), NOTES.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,35 +41,36 @@ def raise_priority(mode: Realtime, nice: int = NICE) -> str:
     if mode == "off":
         return "off"
     if mode == "fifo":
-        return _fifo()
-    done = _nice(nice)
-    if mode == "nice" or done == f"nice {nice}":
-        return done
-    other = _fifo()
-    return other if other == f"fifo {FIFO_PRIORITY}" else f"{done}, {other}"
+        return _fifo()[1]
+    achieved, told = _nice(nice)
+    if achieved or mode == "nice":
+        return told
+    achieved, other = _fifo()
+    return other if achieved else f"{told}, {other}"
 
 
-def _nice(value: int) -> str:
-    try:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), value)
-    except PermissionError:
-        return f"nice {value} not permitted"
-    except OSError as exc:
-        return f"nice {value} failed: {exc.strerror}"
-    return f"nice {value}"
+def _nice(value: int) -> tuple[bool, str]:
+    """Return whether it was achieved, and what there is to tell."""
+    wanted = f"nice {value}"
+    return _attempt(wanted, lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), value))
 
 
-def _fifo() -> str:
+def _fifo() -> tuple[bool, str]:
     wanted = f"fifo {FIFO_PRIORITY}"
     if not hasattr(os, "sched_setscheduler"):
-        return f"{wanted} not supported here"
+        return False, f"{wanted} not supported here"
+    param = os.sched_param(FIFO_PRIORITY)
+    return _attempt(wanted, lambda: os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, param))
+
+
+def _attempt(wanted: str, change: Callable[[], None]) -> tuple[bool, str]:
     try:
-        os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+        change()
     except PermissionError:
-        return f"{wanted} not permitted"
+        return False, f"{wanted} not permitted"
     except OSError as exc:
-        return f"{wanted} failed: {exc.strerror}"
-    return wanted
+        return False, f"{wanted} failed: {exc.strerror}"
+    return True, wanted
 
 
 def _listed(cpus: Collection[int]) -> str:

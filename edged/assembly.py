@@ -11,7 +11,7 @@ from edged import bundle
 from edged.admission import Admission, Bounds, Sweeper
 from edged.affinity import ThreadPolicy
 from edged.bundle import Bundle
-from edged.config import Config, ExternalConfig, ModelConfig
+from edged.config import Config, ModelConfig
 from edged.engines import tflite_runtime
 from edged.engines.base import Engine
 from edged.engines.tflite_runtime import Runtime
@@ -108,8 +108,6 @@ def choose_delegate(model: ModelConfig) -> Delegate:
     Raises ConfigError for a name that is not known or when none of the list can serve, with each one's reason.
     """
     where = f"models.{model.name}.delegates"
-    if isinstance(model.delegates, ExternalConfig):
-        raise ConfigError(where, "external delegates are not supported yet", f"known: {', '.join(registry.names())}")
     reasons = []
     for name in ("cpu",) if model.delegates == "auto" else model.delegates:
         try:

@@ -43,8 +43,9 @@ def find_mosquitto() -> str | None:
 class EmbeddedBroker:
     """A broker that runs inside a `with` block.
 
-    kind: "auto", "mosquitto" or "iotcore". lines: mosquitto configuration lines, added to the loopback listener's
-    (the same option of ours gives way). max_payload_bytes: iotcore's limit for one message.
+    kind: "auto", "mosquitto" or "iotcore". lines: mosquitto configuration lines. One that names an option of
+    `_MOSQUITTO` replaces that option, except for a listener, which is added to the one on loopback.
+    max_payload_bytes: iotcore's limit for one message.
 
     iotcore has a port for each version, and its 3.1.1 side (rumqttd 0.20) cuts off a client to which it should deliver
     a message with MQTT 5 properties: publish without them what 3.1.1 clients are to hear.

@@ -7,22 +7,20 @@ the bytes in memory: a file that changes on disk afterwards changes nothing. The
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import io
 import shutil
+import struct
 import tarfile
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import Protocol
 
 from edged.errors import BadDataError
+from edged.golden import Golden
 from edged.manifest import (
     FORMAT,
     GOLDEN,
@@ -71,53 +69,11 @@ __all__ = [
     "TensorSpec",
     "read",
     "write",
-]  # fmt: skip
+]
 
-
-@dataclass(frozen=True)
-class Golden:
-    """Samples with known answers. Arrays are stacked along a new first axis, in the client's dtypes.
-
-    inputs, reference (the converted model on the CPU), float_outputs (the SavedModel): by signature name.
-    tolerance: by output name, the largest absolute difference from `reference` that a delegate may show.
-    """
-
-    inputs: Mapping[str, npt.NDArray[Any]]
-    reference: Mapping[str, npt.NDArray[Any]]
-    float_outputs: Mapping[str, npt.NDArray[Any]]
-    tolerance: Mapping[str, float]
-
-    @property
-    def samples(self) -> int:
-        """How many samples there are."""
-        return len(next(iter(self.inputs.values()))) if self.inputs else 0
-
-    def to_bytes(self) -> bytes:
-        """Serialise as .npz; the same arrays give the same bytes."""
-        groups = {"input": self.inputs, "reference": self.reference, "float": self.float_outputs}
-        arrays = {f"{group}/{name}": array for group, named in groups.items() for name, array in sorted(named.items())}
-        arrays |= {f"tolerance/{name}": np.array(value, np.float64) for name, value in sorted(self.tolerance.items())}
-        out = io.BytesIO()
-        np.savez_compressed(out, **arrays)
-        return out.getvalue()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Golden:
-        """Read what `to_bytes` wrote; raises ValueError on anything else."""
-        if not data.startswith(b"PK"):  # np.load would also take a bare array
-            msg = f"{GOLDEN} is not an .npz"
-            raise ValueError(msg)
-        groups: dict[str, dict[str, Any]] = {"input": {}, "reference": {}, "float": {}, "tolerance": {}}
-        try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as file:
-                for key in file.files:
-                    group, _, name = key.partition("/")
-                    groups[group][name] = file[key]
-        except (KeyError, OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as exc:
-            msg = f"{GOLDEN} cannot be read: {exc}"
-            raise ValueError(msg) from exc
-        tolerance = {name: float(value) for name, value in groups["tolerance"].items()}
-        return cls(groups["input"], groups["reference"], groups["float"], tolerance)
+MAX_MANIFEST = 1 << 20
+# What a damaged or hostile file can make the standard library raise (tarfile raises more than TarError).
+_UNREADABLE = (OSError, ValueError, OverflowError, MemoryError, IndexError, tarfile.TarError, struct.error)
 
 
 @dataclass(frozen=True)
@@ -150,13 +106,16 @@ class Bundle:
         return Signature(m.inputs, m.outputs, m.preprocess, m.postprocess, self.labels, m.signature)
 
     def golden(self) -> Golden | None:
-        """The golden samples; None when the bundle has none. Raises BadDataError when they cannot be read."""
+        """The golden samples; None when the bundle has none. Raises BadDataError when they cannot be used."""
         if GOLDEN not in self.files:
             return None
         try:
-            return Golden.from_bytes(self.files[GOLDEN])
+            found = Golden.from_bytes(self.files[GOLDEN])
         except ValueError as exc:
             raise BadDataError(str(self.path), str(exc)) from exc
+        if wrong := list(found.problems(self.manifest)):
+            raise BadDataError(f"{self.path}/{GOLDEN}", "; ".join(wrong))
+        return found
 
 
 def write(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
@@ -218,45 +177,76 @@ def read(path: Path) -> Bundle:
     Raises BadDataError naming the file that is missing, unknown, too long, too short or not as hashed, or the key of
     `bundle.json` that is wrong.
     """
-    raw = _read_tar(path) if path.is_file() else _read_directory(path)
-    if MANIFEST not in raw:
+    try:
+        with contextlib.ExitStack() as stack:
+            if path.is_file():
+                return _read(path, _Tar(stack.enter_context(tarfile.open(path, mode="r:"))))
+            return _read(path, _Directory(path))
+    except BadDataError:
+        raise
+    except _UNREADABLE as exc:
+        raise BadDataError(str(path), f"cannot be read: {str(exc) or type(exc).__name__}") from exc
+
+
+def _read(path: Path, source: _Source) -> Bundle:
+    size = source.size(MANIFEST)
+    if size is None:
         raise BadDataError(str(path), f"no {MANIFEST}", "is this a bundle made by `edged convert`?")
-    manifest = parse(raw[MANIFEST], f"{path}/{MANIFEST}")
-    files = {name: _verified(path, name, entry, raw) for name, entry in manifest.files.items()}
+    if size > MAX_MANIFEST:
+        raise BadDataError(f"{path}/{MANIFEST}", f"{size} bytes are no {MANIFEST}")
+    manifest = parse(source.read(MANIFEST), f"{path}/{MANIFEST}")
+    files = {name: _verified(path, name, entry, source) for name, entry in manifest.files.items()}
     if MODEL not in files:
         raise BadDataError(str(path), f"{MANIFEST} lists no {MODEL}")
     return Bundle(path, manifest, files)
 
 
-def _read_directory(path: Path) -> dict[str, bytes]:
-    if not path.is_dir():
-        raise BadDataError(str(path), "no such bundle", "a directory or .tar made by `edged convert`")
-    try:
-        return {p.name: p.read_bytes() for p in path.iterdir() if p.name in KNOWN_FILES | {MANIFEST} and p.is_file()}
-    except OSError as exc:
-        raise BadDataError(str(path), f"cannot be read: {exc}") from exc
+class _Source(Protocol):
+    """Where a bundle's files come from; sizes are told before anything is read."""
+
+    def size(self, name: str) -> int | None: ...
+    def read(self, name: str) -> bytes: ...
 
 
-def _read_tar(path: Path) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path, mode="r:") as tar:
-            for member in tar:
-                name = PurePosixPath(member.name).name
-                content = tar.extractfile(member) if member.isfile() else None
-                if content is not None and name in KNOWN_FILES | {MANIFEST}:
-                    files[name] = content.read()
-    except (tarfile.TarError, OSError) as exc:
-        raise BadDataError(str(path), f"cannot be read as .tar: {exc}") from exc
-    return files
+class _Directory:
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise BadDataError(str(path), "no such bundle", "a directory or .tar made by `edged convert`")
+        self._path = path
+
+    def size(self, name: str) -> int | None:
+        file = self._path / name
+        return file.stat().st_size if file.is_file() else None
+
+    def read(self, name: str) -> bytes:
+        return (self._path / name).read_bytes()
 
 
-def _verified(path: Path, name: str, entry: FileEntry, raw: Mapping[str, bytes]) -> bytes:
-    data = raw.get(name)
-    if data is None:
+class _Tar:
+    """Plain files only: links are not followed, and sparse ones would claim sizes that are not there."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+        self._members = {PurePosixPath(m.name).name: m for m in tar if m.isreg() and not m.issparse()}
+
+    def size(self, name: str) -> int | None:
+        member = self._members.get(name)
+        return None if member is None else member.size
+
+    def read(self, name: str) -> bytes:
+        content = self._tar.extractfile(self._members[name])
+        return b"" if content is None else content.read()
+
+
+def _verified(path: Path, name: str, entry: FileEntry, source: _Source) -> bytes:
+    size = source.size(name)
+    if size is None:
         raise BadDataError(str(path), f"{name} is missing", f"{MANIFEST} lists it")
-    if len(data) != entry.size:
-        raise BadDataError(str(path), f"{name} has {len(data)} bytes, {MANIFEST} says {entry.size}", "copy it again")
+    if size != entry.size:
+        raise BadDataError(str(path), f"{name} has {size} bytes, {MANIFEST} says {entry.size}", "copy it again")
+    data = source.read(name)
     if hashlib.sha256(data).hexdigest() != entry.sha256:
         raise BadDataError(str(path), f"{name} does not match its sha256", "damaged or changed: copy it again")
+    if name == LABELS:
+        data.decode()  # a UnicodeDecodeError says where
     return data

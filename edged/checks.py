@@ -52,11 +52,6 @@ def above(low: float) -> Check:
     return Check(lambda value: None if value > low else f"must be more than {low}, got {value}", f"more than {low}")
 
 
-def each(check: Callable[[Any], str | None]) -> Check:
-    """Check: every element of a list passes `check`; tells of the first that does not."""
-    return Check(lambda values: next((message for value in values if (message := check(value))), None))
-
-
 def _not_empty(value: Any) -> str | None:
     return None if len(value) else "must not be empty"
 

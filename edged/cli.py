@@ -14,12 +14,13 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from edged import __version__
 from edged.checks import hint
 from edged.commands import Command
 from edged.errors import EdgedError, ExitCode, UnavailableError, UsageError
+from edged.shown import plain, plain_lines
 
 GROUP = "edged.commands"
 BUILT_IN = {
@@ -77,12 +78,19 @@ def setup_logging(level: str) -> None:
     """Log to standard error from `level` on; where the journal reads, with a priority instead of the time."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        _JournalFormatter() if _journal() else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+        _JournalFormatter() if _journal() else _PlainFormatter("%(asctime)s %(levelname)-7s %(message)s")
     )
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-class _JournalFormatter(logging.Formatter):
+class _PlainFormatter(logging.Formatter):
+    """Text without control characters, whatever a message repeats."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain_lines(super().format(record))
+
+
+class _JournalFormatter(_PlainFormatter):
     """`<priority>message`, as sd-daemon(3) says."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -109,12 +117,19 @@ def _dispatch(argv: list[str]) -> int:
     command = _load(args.command)
     parser = _command_parser(args.command, command)
     given = parser.parse_args(args.arguments)
-    setup_logging(given.log_level or "info" if args.command == "run" else given.log_level or "warning")
+    setup_logging(given.log_level or getattr(command, "LOG_LEVEL", "warning"))
     return command.run(given)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Repeats what was given without control characters."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(plain_lines(message))
+
+
 def _top_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="edged", add_help=False, allow_abbrev=False)
+    parser = _Parser(prog="edged", add_help=False, allow_abbrev=False)
     parser.usage = "edged [--version] [--debug] [-h] COMMAND …"
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--version", action="version", version=f"edged {__version__}")
@@ -125,7 +140,7 @@ def _top_parser() -> argparse.ArgumentParser:
 
 
 def _command_parser(name: str, command: Command) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"edged {name}",
         description=command.HELP[:1].upper() + command.HELP[1:] + ".",
         epilog=command.EPILOG,
@@ -158,7 +173,7 @@ def _import_foreign(entry: Any) -> ModuleType:
 
 
 def _foreign() -> dict[str, Any]:
-    # Imported here: reading the metadata of every installed package costs tens of ms.
+    # Imported here: it reads the metadata of every installed package.
     from importlib.metadata import entry_points  # noqa: PLC0415
 
     return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in BUILT_IN}
@@ -179,8 +194,9 @@ def _foreign_help(entry: Any) -> str:
 
 
 def _failed(error: EdgedError, debug: bool) -> int:
+    # The last line of defence: whatever an error repeats, from a file or the network, reaches the terminal as text.
     for line in str(error).splitlines():
-        sys.stderr.write(f"edged: {line}\n")
+        sys.stderr.write(f"edged: {plain(line)}\n")
     return _end(error, debug, error.exit_code)
 
 
@@ -194,7 +210,7 @@ def _failed_io(error: OSError, debug: bool) -> int:
 
 
 def _fault(error: BaseException, debug: bool) -> int:
-    what = " ".join(f"{type(error).__name__}: {error}".split())
+    what = plain(" ".join(f"{type(error).__name__}: {error}".split()))
     more = "" if debug else "; --debug shows where"
     sys.stderr.write(f"edged: internal error: {what} (this is a fault in edged{more})\n")
     return _end(error, debug, ExitCode.INTERNAL)

@@ -1,6 +1,6 @@
 """The configuration of one device: frozen dataclasses, each key with its help text, and how a file becomes one.
 
-`edged sample reference` prints every key, made from these classes. Names of keys are a public contract.
+`config_reference` writes every key down, from these classes. Names of keys are a public contract.
 Relative paths are relative to the configuration file. No secret is ever held here.
 """
 
@@ -13,46 +13,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from edged import topics, yamlload
+from edged import filters, topics, yamlload
 from edged.checks import above, at_least, at_most, byte_size, hint, not_empty, unique
 from edged.config_broker import BrokerConfig
-from edged.config_streams import LevelName, Millis, StreamConfig, WindowConfig, reaches
+from edged.config_streams import LevelName, Millis, StreamConfig, WindowConfig
 from edged.errors import ConfigError
 from edged.schema import Problem
 
 __all__ = [
-    "BrokerConfig", "Config", "ExternalConfig", "ExternalDelegate", "MetricsConfig", "ModelConfig", "QueueConfig",
-    "RepliesConfig", "StatusConfig", "StreamConfig", "WindowConfig", "diff", "load", "loads",
+    "BrokerConfig", "Config", "MetricsConfig", "ModelConfig", "QueueConfig", "RepliesConfig",
+    "StatusConfig", "StreamConfig", "WindowConfig", "diff", "load", "loads",
 ]  # fmt: skip
 
-ByteSize = Annotated[int, byte_size, at_least(1)]
+DAY_S = 86_400
+MAX_BYTES = 1 << 50
+ByteSize = Annotated[int, byte_size, at_least(1), at_most(MAX_BYTES)]
 DelegateName = Annotated[str, not_empty]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExternalDelegate:
-    """A delegate library of a vendor, loaded through the external-delegate interface."""
-
-    library: Annotated[str, not_empty] = field(
-        metadata={"help": "The shared library; without a slash the system's loader looks for it."}
-    )
-    options: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"help": "Options as the library documents them."}
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExternalConfig:
-    """The mapping form of `delegates`."""
-
-    external: ExternalDelegate = field(metadata={"help": "A vendor's delegate library."})
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueConfig:
     """How much may wait for one model."""
 
-    max_requests: Annotated[int, at_least(1)] = field(default=64, metadata={"help": "Requests that may wait."})
+    max_requests: Annotated[int, at_least(1), at_most(1_000_000)] = field(
+        default=64, metadata={"help": "Requests that may wait."}
+    )
     max_bytes: ByteSize = field(default=64 << 20, metadata={"help": "Payload bytes that may wait."})
     overflow: Literal["reject", "drop_oldest"] = field(
         default="reject", metadata={"help": "When full: refuse the new request, or the one that has waited longest."}
@@ -65,13 +50,8 @@ class ModelConfig:
 
     name: LevelName = field(metadata={"help": "Name in topics and reports.", "example": "har"})
     bundle: Path = field(metadata={"help": "The bundle: a directory or a .tar.", "example": "bundles/har"})
-    delegates: Literal["auto"] | Annotated[tuple[DelegateName, ...], not_empty, unique] | ExternalConfig = field(
-        default="auto",
-        metadata={
-            "help": "auto, or a list in order of preference such as [cpu], or a vendor's delegate library with its "
-            "options: {external: {library: libvx_delegate.so, options: {}}}. A library without a slash is looked for "
-            "by the system's loader."
-        },
+    delegates: Literal["auto"] | Annotated[tuple[DelegateName, ...], not_empty, unique] = field(
+        default="auto", metadata={"help": "auto, or a list in order of preference such as [cpu]."}
     )
     runtime: Literal["auto", "ai-edge-litert", "tflite-runtime"] = field(
         default="auto", metadata={"help": "TFLite runtime; auto measures where both are installed."}
@@ -79,7 +59,7 @@ class ModelConfig:
     threads: Annotated[int, at_least(1), at_most(256)] = field(
         default=1, metadata={"help": "Threads of one inference; 1 gives the steadiest P99."}
     )
-    cpus: Annotated[tuple[Annotated[int, at_least(0)], ...], unique] = field(
+    cpus: Annotated[tuple[Annotated[int, at_least(0), at_most(65_535)], ...], unique] = field(
         default=(), metadata={"help": "CPUs the model's thread is pinned to; [] leaves it to the system."}
     )
     realtime: Literal["auto", "fifo", "nice", "off"] = field(
@@ -104,7 +84,7 @@ class ModelConfig:
 class MetricsConfig:
     """The metrics topic."""
 
-    interval_s: Annotated[float, at_least(0.1)] = field(
+    interval_s: Annotated[float, at_least(0.1), at_most(DAY_S)] = field(
         default=10.0, metadata={"help": "Seconds between two messages on the metrics topic."}
     )
 
@@ -113,17 +93,21 @@ class MetricsConfig:
 class RepliesConfig:
     """The memory of replies that answers a repeated request without running it again."""
 
-    memory_bytes: Annotated[int, byte_size, at_least(0)] = field(
+    memory_bytes: Annotated[int, byte_size, at_least(0), at_most(MAX_BYTES)] = field(
         default=16 << 20, metadata={"help": "Bytes of replies kept; 0 keeps none."}
     )
-    memory_s: Annotated[float, at_least(0)] = field(default=120.0, metadata={"help": "Seconds a reply is kept."})
+    memory_s: Annotated[float, at_least(0), at_most(DAY_S)] = field(
+        default=120.0, metadata={"help": "Seconds a reply is kept."}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatusConfig:
     """When a running inference counts as stuck: after a multiple of the model's P99, but not before the floor."""
 
-    stuck_factor: Annotated[float, above(1)] = field(default=20.0, metadata={"help": "Times the model's P99."})
+    stuck_factor: Annotated[float, above(1), at_most(1_000_000)] = field(
+        default=20.0, metadata={"help": "Times the model's P99."}
+    )
     stuck_floor_ms: Millis = field(default=5000, metadata={"help": "Milliseconds at least."})
 
 
@@ -182,10 +166,27 @@ class Config:
                 yield Problem(f"streams[{index}].model", f"no model is called {model!r}{hint(model, models.values())}")
 
     def problems(self) -> Iterator[Problem]:
-        """Yield streams that would feed on their own answers."""
+        """Yield streams that would feed on the daemon's own messages, or get a sample twice."""
         for index, stream in enumerate(self.streams):
-            if reaches(stream.topic, topics.device(self.device, "out", stream.name)):
-                yield Problem(f"streams[{index}].topic", "also matches the stream's own answers, an endless loop")
+            wrong = next(self._topic_problems(index, stream), None)
+            if wrong is not None:
+                yield Problem(f"streams[{index}].topic", wrong)
+
+    def _topic_problems(self, index: int, reader: StreamConfig) -> Iterator[str]:
+        for writer in self.streams:
+            if filters.overlap(reader.topic, writer.outputs(self.device)):
+                whose = "the stream's own answers" if writer is reader else f"the answers of the stream {writer.name!r}"
+                yield f"also matches {whose}, which can be an endless loop"
+        own = {"requests": topics.request_filter(self.device)}
+        own |= {f"{leaf} messages": topics.device(self.device, leaf) for leaf in ("status", "metrics")}
+        for what, filter_ in own.items():
+            if filters.overlap(reader.topic, filter_):
+                yield f"also matches the device's {what} ({filter_}), which are no samples"
+        for other in self.streams[:index]:
+            if other.topic != reader.topic and filters.overlap(reader.topic, other.topic):
+                # MQTT 5.0, 3.3.4: a broker may deliver a message once for each subscription that matches.
+                what = f"overlaps the topic {other.topic!r} of the stream {other.name!r}, so a sample may come twice"
+                yield f"{what}: give both streams the same topic, or topics that do not overlap"
 
 
 def _column(value: Mapping[str, Any], key: str, name: str) -> dict[int, str]:
@@ -198,6 +199,9 @@ def _column(value: Mapping[str, Any], key: str, name: str) -> dict[int, str]:
 def load(path: Path) -> Config:
     """Read a configuration file. Raises ConfigError (InvalidConfigError with every problem when the text is wrong)."""
     try:
+        # A FIFO would be waited for, and a device may never end.
+        if path.exists() and not path.is_file():
+            raise ConfigError(str(path), "is not a regular file", "a directory, a pipe or a device is no configuration")
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as exc:
         raise ConfigError(str(path), "no such file", "`edged sample minimal` prints one to start from") from exc
@@ -222,10 +226,9 @@ def _resolved(value: Any, base: Path) -> Any:
         return tuple(_resolved(item, base) for item in value)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
-    changes = {f.name: _resolved(getattr(value, f.name), base) for f in dataclasses.fields(value)}
-    if isinstance(value, ExternalDelegate) and "/" in value.library:
-        changes["library"] = str(base / value.library)
-    return dataclasses.replace(value, **changes)
+    return dataclasses.replace(
+        value, **{f.name: _resolved(getattr(value, f.name), base) for f in dataclasses.fields(value)}
+    )
 
 
 def diff(old: Config, new: Config) -> list[str]:

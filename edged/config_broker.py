@@ -3,66 +3,32 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
+from edged import brokerurl
+from edged.brokerurl import BrokerUrl
 from edged.checks import Check, Reads, at_least, at_most, not_empty
 from edged.errors import ConfigError
-from edged.filters import sendable
+from edged.filters import text_problem
 from edged.schema import Problem
-
-DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
-_URL = re.compile(r"(mqtts?)://(\[[0-9A-Fa-f:.]+\]|[^\s:/?#\[\]@]+)(?::([0-9]{1,5}))?/?")
-_MAX_TEXT = 65535
-
-
-class Address(NamedTuple):
-    """Where to connect."""
-
-    host: str
-    port: int
-    tls: bool
-
-
-def parse_url(url: str) -> Address:
-    """Read `mqtt[s]://host[:port]` (an IPv6 host in brackets); raises ValueError, which never echoes credentials."""
-    if "@" in url:
-        msg = "credentials do not belong in the URL: use username with password_file or password_env"
-        raise ValueError(msg)
-    match = _URL.fullmatch(url)
-    if match is None:
-        msg = f"expected mqtt://host[:port] or mqtts://host[:port], got {url[:60]!r}"
-        raise ValueError(msg)
-    scheme, host, port = match.groups()
-    number = int(port or DEFAULT_PORTS[scheme])
-    if not 1 <= number <= 65535:  # noqa: PLR2004
-        msg = f"port {number} is not between 1 and 65535"
-        raise ValueError(msg)
-    return Address(host.strip("[]"), number, scheme == "mqtts")
 
 
 def _url_problem(url: str) -> str | None:
     try:
-        parse_url(url)
+        brokerurl.parse(url, allow_login=False)
     except ValueError as exc:
         return str(exc)
     return None
-
-
-def _mqtt_text(text: str) -> str | None:
-    if sendable(text) and len(text.encode()) <= _MAX_TEXT:
-        return None
-    return "must be at most 65535 bytes of UTF-8, without control characters"
 
 
 def _protocol(value: object) -> object:
     return str(value) if type(value) is int else value
 
 
-MqttText = Annotated[str, not_empty, Check(_mqtt_text)]
+MqttText = Annotated[str, Check(text_problem)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,18 +78,15 @@ class BrokerConfig:
     )
 
     @property
-    def address(self) -> Address:
+    def address(self) -> BrokerUrl:
         """Host, port and whether it is TLS."""
-        return parse_url(self.url)
+        return brokerurl.parse(self.url, allow_login=False)
 
     def problems(self) -> Iterator[Problem]:
         """Yield what does not go together."""
-        tls_files = [name for name in ("ca_file", "cert_file", "key_file") if getattr(self, name) is not None]
-        if not self.address.tls:
-            yield from (Problem(name, "needs TLS: write the url as mqtts://") for name in tls_files)
-        if (self.cert_file is None) != (self.key_file is None):
-            missing = "key_file" if self.key_file is None else "cert_file"
-            yield Problem(missing, "a client certificate needs both cert_file and key_file")
+        ca, cert, key = (getattr(self, name) is not None for name in brokerurl.TLS_FILES)
+        for name, wrong in brokerurl.tls_problems(tls=self.address.tls, ca=ca, cert=cert, key=key):
+            yield Problem(name, wrong)
         if self.password_file is not None and self.password_env is not None:
             yield Problem("password_env", "give password_file or password_env, not both")
         if self.username is None and (self.password_file or self.password_env):

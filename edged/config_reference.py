@@ -1,5 +1,6 @@
 """The reference of the configuration: one commented YAML text made from the classes of `edged.config`.
 
+`python -m edged.config_reference > configs/reference.yaml` writes the sample that `edged sample reference` prints.
 It loads as it stands. Keys that have no default are shown with an example; optional ones without one are commented out.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 import textwrap
 import types
 import typing
@@ -32,7 +34,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
 
 
 def reference() -> str:
-    """Return the text that `edged sample reference` prints."""
+    """Return the text."""
     return _HEADER + "\n".join(_section(Config, "")).rstrip() + "\n"
 
 
@@ -64,8 +66,6 @@ def _entry(field: dataclasses.Field[Any], tp: Any, indent: str) -> Iterator[str]
         yield from rest
     else:
         value = field.metadata.get("example", field.default)
-        if field.default_factory is dict:
-            value = {}
         off = "# " if "example" in field.metadata and not _required(field) else ""
         yield f"{indent}{off}{field.name}: {_yaml(value, tp)}"
 
@@ -105,3 +105,7 @@ def _yaml(value: Any, tp: Any) -> str:
     if is_size and value and value % 2**20 == 0:
         return f"{value >> 20}MiB"
     return str(value)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -6,53 +6,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from edged import topics
+from edged import filters, topics
 from edged.checks import Check, above, at_least, at_most, not_empty, unique
-from edged.filters import sendable, valid_filter
 from edged.schema import Problem
 
 
-def filter_problem(text: str) -> str | None:
-    """Return what is wrong with an MQTT topic filter, or None (MQTT 5, section 4.7)."""
-    levels = text.split("/")
-    bad = next((level for level in levels if len(level) > 1 and ("#" in level or "+" in level)), None)
-    if bad is not None:
-        return f"a wildcard stands alone on its level, got {bad!r}"
-    if "#" in levels[:-1]:
-        return "'#' may only be the last level"
-    if not valid_filter(text):
-        return "a topic filter has 1 to 65535 bytes of UTF-8, without control characters"
-    return "a shared subscription would tear windows apart" if levels[0] == "$share" else None
-
-
-def reaches(topic_filter: str, topic: str) -> bool:
-    """Whether a topic filter may match `topic`, or something below it."""
-    wanted, levels = topic_filter.split("/"), topic.split("/")
-    for want, level in zip(wanted, levels, strict=False):
-        if want == "#":
-            return True
-        if want not in ("+", level):
-            return False
-    return len(wanted) >= len(levels)
+def topic_problem(text: str) -> str | None:
+    """Return what is wrong with a stream's topic filter, or None."""
+    if text.startswith("$share/"):
+        return "a shared subscription would tear windows apart"
+    return filters.problem(text)
 
 
 def level_problem(text: str) -> str | None:
     """Return why a name cannot be one level of a topic, or None."""
-    if topics.valid_level(text) and sendable(text):
+    if topics.valid_level(text) and filters.sendable(text):
         return None
     return "must be one topic level: 1 to 255 bytes, no '/', '+', '#' or control characters"
 
 
 LevelName = Annotated[str, Check(level_problem, "one topic level")]
-Millis = Annotated[int, at_least(1), at_most(86_400_000)]
+MAX_SAMPLES = 10_000_000
+Millis = Annotated[int, at_least(1), at_most(topics.MAX_DEADLINE_MS)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowConfig:
     """How many samples make one inference, and how many later the next one begins."""
 
-    length: Annotated[int, at_least(1)] = field(metadata={"help": "Samples in a window.", "example": 100})
-    hop: Annotated[int, at_least(1)] = field(
+    length: Annotated[int, at_least(1), at_most(MAX_SAMPLES)] = field(
+        metadata={"help": "Samples in a window.", "example": 100}
+    )
+    hop: Annotated[int, at_least(1), at_most(MAX_SAMPLES)] = field(
         metadata={"help": "Samples from one window's start to the next one's; at most the length.", "example": 50}
     )
 
@@ -67,10 +52,10 @@ class StreamConfig:
     """One sensor stream. Answers go to `edged/v1/dev/<device>/out/<name>[/<key>]`."""
 
     name: LevelName = field(metadata={"help": "Name of the stream, as in its output topic.", "example": "imu"})
-    topic: Annotated[str, Check(filter_problem)] = field(
+    topic: Annotated[str, Check(topic_problem)] = field(
         metadata={"help": "Topic filter of the sensors; + and # are wildcards.", "example": "sensors/+/imu"}
     )
-    key_level: Annotated[int, at_least(0)] | None = field(
+    key_level: Annotated[int, at_least(0), at_most(65_535)] | None = field(
         default=None,
         metadata={
             "help": "Which topic level (from 0) tells one sensor from another; each has windows of its own.",
@@ -96,7 +81,7 @@ class StreamConfig:
     )
     model: LevelName = field(metadata={"help": "Name of the model that answers.", "example": "har"})
     reply: Literal["json", "raw", "cbor", "npy"] = field(default="json", metadata={"help": "Format of the answer."})
-    max_keys: Annotated[int, at_least(1)] = field(
+    max_keys: Annotated[int, at_least(1), at_most(10_000_000)] = field(
         default=1024, metadata={"help": "Sensors remembered at once; the one silent longest is forgotten first."}
     )
     qos: Literal[0, 1] = field(default=0, metadata={"help": "Quality of service of subscription and answers."})
@@ -104,10 +89,15 @@ class StreamConfig:
         default=None,
         metadata={"help": "Milliseconds an inference may take; the model's when left out.", "example": 500},
     )
-    max_gap_s: Annotated[float, above(0)] | None = field(
+    max_gap_s: Annotated[float, above(0), at_most(1e9)] | None = field(
         default=None,
         metadata={"help": "A jump of `time` by more than these seconds restarts the window.", "example": 1.0},
     )
+
+    def outputs(self, device: str) -> str:
+        """Return the filter of the topics its answers go to."""
+        key = () if self.key_level is None else ("+",)
+        return topics.device(device, "out", self.name, *key)
 
     def problems(self) -> Iterator[Problem]:
         """Yield what does not go together."""

@@ -14,8 +14,7 @@ import os
 import select
 import time
 import uuid
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from edged import config as configuration
 from edged import sdnotify, topics
@@ -24,6 +23,7 @@ from edged.affinity import raise_priority
 from edged.assembly import assemble
 from edged.clock import NS_PER_S, now_ns
 from edged.config import Config
+from edged.contract import DeviceState
 from edged.errors import Code, ConfigError, RequestError
 from edged.filters import matches
 from edged.intake import Intake
@@ -42,14 +42,21 @@ STOP_S = 2.0
 LIVE = ("metrics", "log_level", "drain_timeout_s")
 
 
+def own_filters(config: Config) -> tuple[str, str]:
+    """Return what a device subscribes to beside its streams: its requests, and its own status."""
+    return topics.request_filter(config.device), topics.device(config.device, "status")
+
+
 class Daemon:
-    """One device. `run` blocks until `request_stop`, which like `request_reload` may come from a signal handler.
+    """One device. `reload` reads the configuration again, for SIGHUP.
+
+    `run` blocks until `request_stop`, which like `request_reload` may come from a signal handler.
 
     Raises an EdgedError from the constructor for whatever is wrong with the configuration or the bundles.
     """
 
-    def __init__(self, config: Config, transport: Transport, path: Path | None = None) -> None:
-        self._config, self._transport, self._path = config, transport, path
+    def __init__(self, config: Config, transport: Transport, reload: Callable[[], Config] | None = None) -> None:
+        self._config, self._transport, self._read_again = config, transport, reload
         self._identity = Identity(config.device, uuid.uuid4().hex)
         self._status_topic = topics.device(config.device, "status")
         self._requests_prefix = topics.device(config.device, "req", "")
@@ -113,18 +120,18 @@ class Daemon:
             self._publish_status(state, reason, always=due)
         notifier.stopping()
 
-    def _tell_service_manager(self, notifier: sdnotify.Notifier, state: str, reason: str) -> None:
-        if not self._announced and state != "starting":
-            self._announced = notifier.ready(f"{state} {reason}") or not notifier.enabled
+    def _tell_service_manager(self, notifier: sdnotify.Notifier, state: DeviceState, reason: str) -> None:
+        if not self._announced and state is not DeviceState.STARTING:
+            self._announced = notifier.ready(f"{state.value} {reason}") or not notifier.enabled
         # A hung invoke is what a watchdog is for: silence lets the service manager restart the daemon.
-        if notifier.watchdog_s is not None and state != "stuck":
+        if notifier.watchdog_s is not None and state is not DeviceState.STUCK:
             notifier.watchdog()
 
     def _stop(self) -> bool:
         log.info("stopping: answering what was admitted")
         self._router.drain()
         self._parts.trials.stop()
-        self._publish_status("draining", "", always=True)
+        self._publish_status(DeviceState.DRAINING, "", always=True)
         workers = self._parts.workers.values()
         end_ns = now_ns() + int(self._config.drain_timeout_s * NS_PER_S)
         while any(worker.admission.requests for worker in workers) and now_ns() < end_ns:
@@ -134,7 +141,7 @@ class Daemon:
         # One that is still being opened, in native code, owes nobody an answer.
         ended = [worker.stop(STOP_S) or worker.state is ModelState.STARTING for worker in workers]
         self._sweeper.stop()
-        self._publish_status("stopped", "", always=True)
+        self._publish_status(DeviceState.STOPPED, "", always=True)
         self._transport.stop(STOP_S)
         return all(ended)
 
@@ -146,11 +153,11 @@ class Daemon:
 
     def _reload(self, notifier: sdnotify.Notifier) -> None:
         self._reloading = False
-        if self._path is None:
+        if self._read_again is None:
             return
         notifier.reloading()
         try:
-            new = configuration.load(self._path)
+            new = self._read_again()
         except ConfigError as exc:
             log.error("configuration not taken, the old one stays:\n%s", exc)  # noqa: TRY400  # no traceback for a typo
         else:
@@ -191,7 +198,7 @@ class Daemon:
         """Notice when the retained status is not ours: a late will of an earlier connection or start."""
         try:
             said = json.loads(bytes(message.payload))
-            ours = said["boot"] == self._identity.boot and said["state"] != "lost"
+            ours = said["boot"] == self._identity.boot and said["state"] != DeviceState.LOST
         except (ValueError, TypeError, KeyError, RecursionError):
             ours = False
         # Put right at the next tick, not at once: with a second daemon of the same name each would answer the other.
@@ -202,7 +209,7 @@ class Daemon:
     def _send(self, message: Message, on_sent: OnSent | None = None) -> bool:
         return self._transport.publish(message, on_sent)
 
-    def _publish_status(self, state: str, reason: str, *, always: bool) -> None:
+    def _publish_status(self, state: DeviceState, reason: str, *, always: bool) -> None:
         models = tuple((name, worker.state) for name, worker in self._parts.workers.items())
         current = (state, reason, models)
         if always or self._status_due or current != self._published:
@@ -217,12 +224,13 @@ class Daemon:
 
     def _will(self) -> Message:
         # The models' states of now would be read as those at the time of the loss.
-        body = {**self._report.status("lost", "the connection ended without a goodbye"), "models": {}}
+        body = {**self._report.status(DeviceState.LOST, "the connection ended without a goodbye"), "models": {}}
         return Message(self._status_topic, json.dumps(body).encode(), qos=1, retain=True)
 
     def _subscriptions(self) -> list[Subscription]:
-        own = [Subscription(topics.request_filter(self._config.device), 1), Subscription(self._status_topic, 1)]
-        return [*own, *(stream.subscription for stream in self._parts.streams)]
+        streams = [Subscription(stream.topic, stream.qos) for stream in self._config.streams]
+        own = [Subscription(name, 1) for name in own_filters(self._config)]
+        return [*own, *streams]
 
     # --- odds and ends ------------------------------------------------------------------------------------------------
 

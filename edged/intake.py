@@ -88,7 +88,7 @@ class Intake:
             self._send(address, Reply.failure(error), None)
             return
         if correlation is not None:
-            key = self._first_time(message, topic.model, reply_topic, correlation)
+            key = self._first_time(message, topic.model, codec, reply_topic, correlation)
             if key is None:
                 return
             address = address._replace(key=key)
@@ -110,9 +110,11 @@ class Intake:
             raise Refusal("response_topic")
         return topic, message.response_topic, message.correlation
 
-    def _first_time(self, message: Message, model: str, reply_topic: str, correlation: bytes) -> ReplyKey | None:
+    def _first_time(
+        self, message: Message, model: str, codec: str, reply_topic: str, correlation: bytes
+    ) -> ReplyKey | None:
         """Return the key of a request not seen before; a repeat is answered here, or by whoever has the first one."""
-        key = self._memory.key(model, reply_topic, correlation, message.payload)
+        key = self._memory.key(model, codec, reply_topic, correlation, message.payload)
         new, known = self._memory.begin(key)
         if new:
             return key

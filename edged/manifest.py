@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -14,6 +15,7 @@ from edged import schema
 from edged.errors import BadDataError
 
 FORMAT = 1
+MAX_ELEMENTS = 1 << 31  # of one tensor
 MANIFEST = "bundle.json"
 MODEL = "model.tflite"
 MODEL_CPU = "model.cpu.tflite"
@@ -45,10 +47,15 @@ class TensorSpec:
     dtype: Literal[
         "float32", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool"
     ]
-    shape: tuple[Annotated[int, schema.at_least(1)], ...]
+    shape: tuple[Annotated[int, schema.at_least(1), schema.at_most(MAX_ELEMENTS)], ...]
     scale: float = 0.0
     zero_point: int = 0
     io: Literal["float", "quantized"] = "float"
+
+    def problems(self) -> Iterator[schema.Problem]:
+        """Yield what does not go together."""
+        if self.elements > MAX_ELEMENTS:
+            yield schema.Problem("shape", f"{self.elements} elements are more than {MAX_ELEMENTS}")
 
     @property
     def wire_dtype(self) -> np.dtype[Any]:
@@ -63,7 +70,7 @@ class TensorSpec:
     @property
     def elements(self) -> int:
         """Number of elements of one request."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def wire_bytes(self) -> int:
@@ -185,6 +192,12 @@ class Manifest:
 
     def problems(self) -> Iterator[schema.Problem]:
         """Yield what does not go together."""
+        for key, specs in (("inputs", self.inputs), ("outputs", self.outputs)):
+            names = [spec.name for spec in specs]
+            if not names:
+                yield schema.Problem(key, "there is none")
+            if len(set(names)) != len(names):
+                yield schema.Problem(key, "a name is given twice")
         outputs = [spec.name for spec in self.outputs]
         if self.postprocess.output and self.postprocess.output not in outputs:
             yield schema.Problem("postprocess.output", f"no such output (there are {', '.join(outputs)})")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from edged.clock import NS_PER_S, now_ns
+from edged.request import Buffer
 from edged.transports.base import Message
 
 
@@ -22,6 +23,7 @@ class ReplyKey(NamedTuple):
     """What makes two requests the same one."""
 
     model: str
+    codec: str
     topic: str
     correlation: bytes
     checksum: int
@@ -48,9 +50,9 @@ class ReplyMemory:
         self._bytes = 0
 
     @staticmethod
-    def key(model: str, reply_topic: str, correlation: bytes, payload: bytes | bytearray | memoryview) -> ReplyKey:
+    def key(model: str, codec: str, reply_topic: str, correlation: bytes, payload: Buffer) -> ReplyKey:
         """Return the key of one request."""
-        return ReplyKey(model, reply_topic, correlation, zlib.crc32(payload), len(payload))
+        return ReplyKey(model, codec, reply_topic, correlation, zlib.crc32(payload), len(payload))
 
     def begin(self, key: ReplyKey) -> tuple[bool, Message | None]:
         """Return (True, None) for a new request; (False, reply) for a repeat, where reply is None until it is known."""
@@ -60,7 +62,7 @@ class ReplyMemory:
             if entry is not None:
                 return False, entry.reply
             self._entries[key] = _Entry(now_ns())
-            self._bytes += OVERHEAD
+            self._bytes += _cost(key)
             return True, None
 
     def store(self, key: ReplyKey, reply: Message) -> None:
@@ -88,4 +90,9 @@ class ReplyMemory:
     def _remove(self, key: ReplyKey) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._bytes -= OVERHEAD + (len(entry.reply.payload) if entry.reply is not None else 0)
+            self._bytes -= _cost(key) + (len(entry.reply.payload) if entry.reply is not None else 0)
+
+
+def _cost(key: ReplyKey) -> int:
+    # Both are kept twice, in the key and in the message; a requester may make them 64 KiB each.
+    return OVERHEAD + 2 * (len(key.topic) + len(key.correlation))

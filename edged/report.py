@@ -13,10 +13,10 @@ from pathlib import Path
 
 import edged
 from edged.clock import NS_PER_MS, NS_PER_S, now_ns, wall_s
+from edged.contract import METRICS_FORMAT, DeviceState
 from edged.figures import Snapshot
 from edged.worker import ModelState, Worker
 
-FORMAT = 1
 Stats = Callable[[], Mapping[str, object]]
 
 
@@ -24,8 +24,8 @@ Stats = Callable[[], Mapping[str, object]]
 class Hang:
     """An invoke is taken to hang after `factor` times the model's P99 of it, and never before `floor_ms`."""
 
-    factor: float = 20.0
-    floor_ms: int = 5000
+    factor: float
+    floor_ms: int
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,23 @@ class Report:
         """Report on these models from now on."""
         self._workers = dict(workers)
 
-    def state(self) -> tuple[str, str]:
+    def state(self) -> tuple[DeviceState, str]:
         """Return the device's state by its models (starting, ready, degraded, stuck) and the reason."""
         # Judged once, so that the state and the models' states in one message agree.
         stuck = self._stuck = [name for name, worker in self._workers.items() if self._is_stuck(worker)]
         failed = [name for name, worker in self._workers.items() if worker.state is ModelState.FAILED]
         if stuck:
-            return "stuck", f"invoke of {', '.join(stuck)} does not return"
+            return DeviceState.STUCK, f"invoke of {', '.join(stuck)} does not return"
         if any(worker.state is ModelState.STARTING for worker in self._workers.values()):
-            return "starting", ""
+            return DeviceState.STARTING, ""
         if failed:
-            return "degraded", "; ".join(f"{name}: {self._workers[name].reason}" for name in failed)
-        return "ready", ""
+            return DeviceState.DEGRADED, "; ".join(f"{name}: {self._workers[name].reason}" for name in failed)
+        return DeviceState.READY, ""
 
-    def status(self, state: str, reason: str = "") -> dict[str, object]:
+    def status(self, state: DeviceState, reason: str = "") -> dict[str, object]:
         """Return the status message; each call has the next `seq`."""
         self._seq += 1
-        stamp = {"state": state, "boot": self._identity.boot, "seq": self._seq, "ts": wall_s(), "reason": reason}
+        stamp = {"state": state.value, "boot": self._identity.boot, "seq": self._seq, "ts": wall_s(), "reason": reason}
         about = {"device": self._identity.device, "version": edged.__version__}
         return {
             **stamp,
@@ -81,7 +81,7 @@ class Report:
         interval_s, self._last_ns = (now - self._last_ns) / NS_PER_S, now
         self._seq += 1
         return {
-            "format": FORMAT,
+            "format": METRICS_FORMAT,
             "device": self._identity.device,
             "boot": self._identity.boot,
             "seq": self._seq,
@@ -105,7 +105,7 @@ class Report:
     def _model_status(self, name: str, worker: Worker) -> dict[str, object]:
         bundle, info, done_ns = worker.plan.bundle, worker.info, worker.last_done_ns
         facts: dict[str, object] = {
-            "state": "stuck" if name in self._stuck else worker.state.value,
+            "state": DeviceState.STUCK.value if name in self._stuck else worker.state.value,
             "reason": worker.reason,
             "version": bundle.manifest.version,
             "sha256": bundle.model_sha256,

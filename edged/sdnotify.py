@@ -44,10 +44,6 @@ class Notifier:
         """Say that the end has begun."""
         return self._send("STOPPING=1", *_status(status))
 
-    def status(self, text: str) -> bool:
-        """Set the line that `systemctl status` shows."""
-        return self._send(*_status(text or "-"))
-
     def watchdog(self) -> bool:
         """Say that all is alive."""
         return self._send("WATCHDOG=1")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
+import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edged import childprocess
 from edged.bundle import Bundle
 from edged.engines.tflite_runtime import Runtime
 from edged.errors import UnavailableError
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 120.0
 FILE = "trials.json"
+# Memory that was short a moment ago may be there now; a model that needs too much is refused after the last pause.
+PAUSES_S = (0.5, 2.0)
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,11 @@ class Trials:
         # One trial at a time: two that measure side by side would measure each other.
         self._lock = threading.Lock()
         self._child: Popen[bytes] | None = None
-        self._stopped = False
+        self._stopped = threading.Event()
 
     def stop(self) -> None:
         """End the child that runs now, if one does, and start no other. Any thread."""
-        self._stopped = True
+        self._stopped.set()
         child = self._child
         if child is not None:
             child.kill()
@@ -83,24 +86,25 @@ class Trials:
         return min(fit, key=lambda runtime: verdicts[runtime].p50_us)
 
     def _run(self, bundle: Bundle, runtime: Runtime, delegate: str, threads: int) -> Verdict:
-        import subprocess  # noqa: PLC0415  # a start with a known bundle needs no child and no module for one
-
-        name = [str(bundle.path.absolute()), bundle.model_sha256, runtime.name, delegate, str(threads)]
-        command = [sys.executable, "-m", "edged.engines.tflite_trial", *name]
-        nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-        # From the root directory: nothing that lies where the daemon was started can stand in for a module.
-        with subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=pipe, cwd="/") as child:
-            self._child = child
-            if self._stopped:
-                child.kill()
+        """Try once, and again after each pause while it is SIGKILL that ends the child: that is no verdict."""
+        args = [str(bundle.path.absolute()), bundle.model_sha256, runtime.name, delegate, str(threads)]
+        pauses = iter(PAUSES_S)
+        while True:
             try:
-                out, err = child.communicate(timeout=TIMEOUT_S)
-            except subprocess.TimeoutExpired:
+                return self._ask(args)
+            except childprocess.NoAnswerError as exc:
+                pause_s = next(pauses, None) if exc.code == -signal.SIGKILL else None
+                if pause_s is None or self._stopped.wait(pause_s):
+                    what = "was stopped" if self._stopped.is_set() else str(exc)
+                    return Verdict(ok=False, reason=f"the process that loaded it {what}")
+                log.warning("the process that loaded %s %s; trying again", bundle.manifest.name, exc)
+
+    def _ask(self, args: Sequence[str]) -> Verdict:
+        with childprocess.start_answering("edged.engines.tflite_trial", *args) as child:
+            self._child = child
+            if self._stopped.is_set():
                 child.kill()
-                return Verdict(ok=False, reason=f"not done after {TIMEOUT_S:.0f} s")
-        if child.returncode != 0:
-            return Verdict(ok=False, reason=_death(child.returncode, err))
-        return Verdict(**json.loads(out.splitlines()[-1]))
+            return Verdict(**childprocess.answer(child, TIMEOUT_S))
 
     def _write(self) -> None:
         part = self._file.with_suffix(".part")
@@ -125,11 +129,6 @@ def _read(file: Path) -> dict[str, Verdict]:
         return {key: Verdict(**verdict) for key, verdict in known.items()}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, TypeError, AttributeError) as exc:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as exc:
         log.warning("%s cannot be read: %s; starting afresh", file, exc)
         return {}
-
-
-def _death(code: int, stderr: bytes) -> str:
-    last = stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-    return f"killed the process that loaded it (signal {-code})" if code < 0 else f"exit {code}: {last[0]}"

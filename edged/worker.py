@@ -8,6 +8,7 @@ answers for it.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -28,6 +29,8 @@ from edged.meta import Meta, OutputMeta, format_meta
 from edged.request import OnSent, Reply, Request
 
 log = logging.getLogger(__name__)
+
+MAX_META = 32_768
 
 
 class ModelState(str, Enum):
@@ -115,7 +118,10 @@ class Worker:
     def _fixed_meta(self, engine: Engine) -> str:
         manifest = self.plan.bundle.manifest
         outputs = tuple(OutputMeta(spec.name, spec.wire_dtype.name, spec.shape) for spec in manifest.outputs)
-        return format_meta(Meta(version=manifest.version, path="local", delegate=engine.info.delegate, outputs=outputs))
+        meta = Meta(version=manifest.version, path="local", delegate=engine.info.delegate, outputs=outputs)
+        told = format_meta(meta)
+        # An MQTT string ends at 64 KiB: names that long are left out rather than every reply.
+        return told if len(told) <= MAX_META else format_meta(dataclasses.replace(meta, outputs=()))
 
     def _enter(self, state: ModelState, reason: str = "") -> None:
         self.state, self.reason = state, reason

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 MAX_DEPTH = 50
 
-# The C parser is ten times faster; PyYAML built without libyaml has only the other.
+# The C parser is the faster one; PyYAML built without libyaml has only the other.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}

@@ -7,14 +7,16 @@ is known. An answer nobody asked for, or one that comes twice, is as wrong as a 
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from edged import topics
+from edged.client.fleet import Device, Fleet
+from edged.client.metrics import Metrics
 from edged.errors import ERROR_PREFIX, RequestError
 from edged.transports.base import Message, Subscription
 
@@ -61,40 +63,36 @@ def _code(payload: bytes) -> str:
 
 
 class Watch:
-    """Takes every message of one device. `changed` is set at each; status and metrics are the newest, {} before."""
+    """Takes every message of one device."""
 
     def __init__(self, device: str, stream: str, answers: Answers) -> None:
-        self._status, self._metrics = topics.device(device, "status"), topics.device(device, "metrics")
+        self._fleet = Fleet(frozenset({device}))
         self._out = topics.device(device, "out", stream, "")
         self.answers = answers
-        self.status: dict[str, Any] = {}
-        self.metrics: dict[str, Any] = {}
-        self.metrics_seen = 0
-        self.changed = threading.Event()
 
     @property
     def subscriptions(self) -> list[Subscription]:
         """What to subscribe to."""
-        return [Subscription(self._status, 1), Subscription(self._metrics, 0), Subscription(self._out + "+", 0)]
+        return [*(Subscription(topic, 1) for topic in self._fleet.filters()), Subscription(self._out + "+", 0)]
 
     def on_message(self, message: Message) -> None:
         """Sort in one message; called on the transport's thread."""
-        payload = bytes(message.payload)
-        if message.topic == self._status:
-            self.status = json.loads(payload)
-        elif message.topic == self._metrics:
-            self.metrics = json.loads(payload)
-            self.metrics_seen += 1
-        elif message.topic.startswith(self._out):
-            self.answers.take(message.topic[len(self._out) :], payload)
-        self.changed.set()
+        if message.topic.startswith(self._out):
+            self.answers.take(message.topic[len(self._out) :], bytes(message.payload))
+        else:
+            self._fleet.take(message)
 
-    def model(self, name: str) -> Mapping[str, Any]:
-        """Return the newest metrics of one model, {} before the first."""
-        found = self.metrics.get("models", {}).get(name, {})
-        return found if isinstance(found, dict) else {}
+    @property
+    def device(self) -> Device | None:
+        """What the device said last of itself; None before its first word."""
+        return next(iter(self._fleet.snapshot()), None)
 
-    def latency(self, name: str) -> Mapping[str, Mapping[str, float]]:
-        """Return stage → {n, p50_us, p90_us, p99_us, max_us} of one model since the daemon's start."""
-        found = self.model(name).get("since_start", {}).get("latency", {})
-        return found if isinstance(found, dict) else {}
+    @property
+    def metrics(self) -> Metrics | None:
+        """Its newest metrics; None before the first."""
+        return None if self.device is None else self.device.metrics
+
+    def latency(self, model: str) -> dict[str, dict[str, Any]]:
+        """Return stage → {n, p50_us, p90_us, p99_us, p999_us, max_us} of one model since the daemon's start."""
+        found = self.metrics.models.get(model) if self.metrics is not None else None
+        return {} if found is None else {stage: asdict(row) for stage, row in found.since_start.latency.items()}

@@ -10,12 +10,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from edged import childprocess
 from edged.errors import InternalError
 
 STOP_S = 8.0
@@ -31,7 +31,13 @@ class Child:
         log.unlink(missing_ok=True)
         with log.open("ab") as errors:  # appending: the reader's lines go to the same file
             self._process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+                cwd=childprocess.NO_MODULES,
+                env=childprocess.environment(),
             )
         self._reader = threading.Thread(target=self._read, name=f"read-{name}", daemon=True)
         self._reader.start()
@@ -65,11 +71,15 @@ class Child:
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired as exc:
-            raise self.failure(f"not done after {timeout_s:.0f} s") from exc
+            raise self.failure(f"was not done after {timeout_s:.0f} s") from exc
         self._reader.join(STOP_S)
         if code:
-            raise self.failure(f"ended with {code}")
+            raise self.death(code)
         return self.last
+
+    def death(self, code: int) -> InternalError:
+        """Make the error for a child that ended by itself."""
+        return self.failure(childprocess.ended(code))
 
     def failure(self, what: str) -> InternalError:
         """Make the error that shows the end of the child's log."""
@@ -77,7 +87,10 @@ class Child:
         return InternalError(f"edged demo: {self.name}", "\n  ".join([what, *lines]))
 
     def stop(self) -> None:
-        """End the whole group: politely, then by force. Safe to call twice."""
+        """End it and the rest of its group: politely, then by force. Safe to call twice.
+
+        Once it has ended, what it left behind is not looked for: its group's number may be somebody else's by then.
+        """
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._process.poll() is not None:
                 break
@@ -107,6 +120,6 @@ class Children:
 
     def python(self, name: str, module: str, *args: str) -> Child:
         """Start `python -m module args…`; its log is NAME.log."""
-        child = Child(name, [sys.executable, "-m", module, *args], self._logs / f"{name}.log")
+        child = Child(name, childprocess.command(module, *args), self._logs / f"{name}.log")
         self._running.append(child)
         return child

@@ -24,7 +24,7 @@ HELP = "train, convert, serve and measure on real sensor data, on this machine"
 EPILOG = """\
 examples:
   edged demo                 about two minutes, ends with `demo: PASS` and exit 0 when all is right
-  edged demo --keep          leaves broker, daemon and slow sensors running to play with
+  edged demo --keep          leaves broker, daemon and slow sensors running to play with, until Ctrl-C
   edged demo --json          the figures as one JSON document
   edged demo --out demo-out  keeps the model, the bundle, the configuration and the logs
 """
@@ -57,19 +57,35 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("edged demo", f"--windows must be positive, --duration too and at most {MAX_DURATION_S:.0f} s")
     prepare.check_installed()
     signal.signal(signal.SIGTERM, _terminated)
-    with _workplace(args.out) as directory:
-        try:
-            return _play(args, directory)
-        except InternalError as exc:
-            sys.stderr.write(f"demo: FAIL: {exc}\n")
-            if args.json:
-                sys.stdout.write(json.dumps({"verdict": "FAIL", "faults": [str(exc)]}, indent=2) + "\n")
-            return ExitCode.INTERNAL
+    try:
+        with _workplace(args.out) as directory:
+            code = _guarded(args, directory)
+    except _TerminatedError:
+        sys.stderr.write("demo: ended by SIGTERM; everything it started is stopped\n")
+        raise
+    if args.keep:
+        files = "its files are removed (--out DIR keeps them)" if args.out is None else f"its files are in {directory}"
+        _screen(args).say(f"demo: ended: broker, daemon and sensors are stopped, {files}")
+    return code
+
+
+def _guarded(args: argparse.Namespace, directory: Path) -> int:
+    try:
+        return _play(args, directory)
+    except InternalError as exc:
+        sys.stderr.write(f"demo: FAIL: {exc}\n")
+        if args.json:
+            sys.stdout.write(json.dumps({"verdict": "FAIL", "faults": [str(exc)]}, indent=2) + "\n")
+        return ExitCode.INTERNAL
+
+
+class _TerminatedError(SystemExit):
+    """SIGTERM came."""
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> NoReturn:
     # Unwinds like Ctrl-C: every child is stopped on the way out.
-    raise SystemExit(128 + signal.SIGTERM)
+    raise _TerminatedError(128 + signal.SIGTERM)
 
 
 @contextmanager
@@ -87,10 +103,9 @@ def _workplace(out: Path | None) -> Iterator[Path]:
 def _play(args: argparse.Namespace, directory: Path) -> int:
     from converters.demo import prepare, scene  # noqa: PLC0415
     from converters.demo.children import Children  # noqa: PLC0415
-    from converters.demo.table import Screen  # noqa: PLC0415
     from edged.broker import EmbeddedBroker  # noqa: PLC0415
 
-    screen = Screen(sys.stderr if args.json else sys.stdout)
+    screen = _screen(args)
     size = scene.Size(args.windows, args.duration)
     with Children(directory) as children:
         screen.say("demo: training on 40 real recordings (TensorFlow, in a child process)")
@@ -102,8 +117,14 @@ def _play(args: argparse.Namespace, directory: Path) -> int:
             with scene.opened(children, broker, prepared, size, directory) as opened:
                 code = _conclude(scene.measure(opened, size, screen), screen, as_json=args.json)
                 if args.keep:
-                    _keep(opened, screen, directory)
+                    _keep(opened, screen, directory, removed=args.out is None)
                 return code
+
+
+def _screen(args: argparse.Namespace) -> Screen:
+    from converters.demo.table import Screen  # noqa: PLC0415
+
+    return Screen(sys.stderr if args.json else sys.stdout)
 
 
 def _conclude(figures: Figures, screen: Screen, *, as_json: bool) -> int:
@@ -119,11 +140,11 @@ def _conclude(figures: Figures, screen: Screen, *, as_json: bool) -> int:
     return ExitCode.INTERNAL if found else ExitCode.OK
 
 
-def _keep(scene: Scene, screen: Screen, directory: Path) -> None:
+def _keep(scene: Scene, screen: Screen, directory: Path, *, removed: bool) -> None:
     """Say what can be typed now, and go on until Ctrl-C."""
     from converters.demo import keep  # noqa: PLC0415
 
-    for line in keep.commands(scene, directory):
+    for line in keep.commands(scene, directory, removed=removed):
         screen.say(line)
     try:
         keep.go_on(scene)

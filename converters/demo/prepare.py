@@ -18,6 +18,8 @@ DEVICE = "demo"
 MODEL = "har"
 TRAIN_S = 180.0
 CONVERT_S = 300.0
+# How `edged convert` begins a line that its user should read.
+WARNING = "warning: "
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ def convert(children: Children, directory: Path, trained: dict[str, Any]) -> Pre
     )  # fmt: skip
     child.finish(CONVERT_S)
     made = bundle.read(out)
+    log = child.log.read_text(errors="replace").splitlines()
     facts = {
         "model": f"{MODEL} v{made.manifest.version}, {made.manifest.quantize}, {len(made.model):,} bytes "
         f"(trained in {trained['train_s']:.1f} s, float accuracy {trained['accuracy']:.3f})",
@@ -60,6 +63,7 @@ def convert(children: Children, directory: Path, trained: dict[str, Any]) -> Pre
             f"{q.output}: {q.metric} {q.value:.4g} on {q.samples} samples (limit {q.threshold:.4g})"
             for q in made.manifest.quality
         ),
+        "warnings": [line.removeprefix(WARNING) for line in log if line.startswith(WARNING)],
     }
     return Prepared(out, evaluation, trained["input"], made.manifest.inputs[0].shape[1], facts)
 

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from edged.client import Client
-from edged.clock import NS_PER_S, now_ns
+from edged.clock import NS_PER_MS, NS_PER_S, now_ns
 from edged.errors import RequestError
+from edged.latency import Histogram, summary
 
 # One user per protocol: a 3.1.1 client would receive the MQTT 5 client's replies too, if they had one name.
 USER_V5, USER_V3 = "demo-v5", "demo-v3"
@@ -41,16 +42,12 @@ class Tally:
     def __init__(self) -> None:
         self.right = self.different = self.failed_in_a_row = 0
         self.errors: Counter[str] = Counter()
-        self.round_trips_ms: list[float] = []
+        self.round_trips = Histogram()
 
     def facts(self) -> dict[str, Any]:
-        """Counts and exact percentiles of the round trips, ms."""
-        times = np.array(self.round_trips_ms or [0.0])
-        p50, p90, p99, largest = (round(float(v), 4) for v in np.percentile(times, [50, 90, 99, 100]))
-        return {
-            "n": len(self.round_trips_ms), "right": self.right, "different": self.different,
-            "errors": dict(self.errors), "p50_ms": p50, "p90_ms": p90, "p99_ms": p99, "max_ms": largest,
-        }  # fmt: skip
+        """Return counts, and the percentiles of the round trips as `latency.summary` gives them."""
+        counts = {"right": self.right, "different": self.different, "errors": dict(self.errors)}
+        return counts | summary(self.round_trips)
 
 
 def ask_all(ways: dict[str, Ask], tallies: dict[str, Tally], window: Window, label: int) -> None:
@@ -66,7 +63,7 @@ def ask_all(ways: dict[str, Ask], tallies: dict[str, Tally], window: Window, lab
             continue
         tally.failed_in_a_row = 0
         first = answer if first is None else first
-        tally.round_trips_ms.append(round_trip_ms)
+        tally.round_trips.record(round(round_trip_ms * NS_PER_MS))
         tally.right += int(answer.argmax()) == label
         tally.different += answer.shape != first.shape or not np.allclose(answer, first, rtol=0, atol=TOLERANCE)
 

@@ -83,7 +83,7 @@ def opened(
     transport.start(watch.on_message, watch.subscriptions)
     try:
         daemon = children.python("daemon", "edged", "run", "-c", str(config))
-        if not _wait(daemon, lambda: watch.status.get("state") == "ready", READY_S):
+        if not _wait(daemon, lambda: watch.device is not None and watch.device.state == "ready", READY_S):
             raise daemon.failure(f"not ready after {READY_S:.0f} s")
         yield Scene(children, broker, prepared, daemon, watch, orders, len(labels))
     finally:
@@ -119,7 +119,7 @@ def _wait(daemon: Child, condition: Callable[[], bool], timeout_s: float) -> boo
     end = now_ns() + timeout_s * NS_PER_S
     while not condition():
         if daemon.code is not None:
-            raise daemon.failure(f"ended with {daemon.code}")
+            raise daemon.death(daemon.code)
         if now_ns() > end:
             return False
         time.sleep(REFRESH_S)
@@ -149,10 +149,13 @@ def _update(
     figures.ways = client.last.get("ways", {})
     figures.latency = scene.watch.latency(MODEL)
     figures.seconds = (now_ns() - began) / NS_PER_S if seconds is None else seconds
-    model = scene.watch.model(MODEL)
     figures.facts = {
         **scene.prepared.facts,
-        "engine": ", ".join(str(model[key]) for key in ("runtime", "delegate") if model.get(key)),
         "broker": f"{scene.broker.kind}, {scene.broker.url_v5}",
-        "rss_bytes": scene.watch.metrics.get("process", {}).get("rss_bytes", 0),
+        "recordings": scene.recordings,
+        "sensors": SENSORS,
     }
+    metrics = scene.watch.metrics
+    if metrics is not None and MODEL in metrics.models:
+        model = metrics.models[MODEL]
+        figures.facts |= {"engine": f"{model.runtime}, {model.delegate}", "rss_bytes": metrics.rss_bytes or 0}

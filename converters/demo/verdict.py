@@ -41,7 +41,7 @@ class Figures:
     expected_requests: int
     stream: Stream = field(default_factory=Stream)
     ways: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    latency: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    latency: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -83,7 +83,7 @@ def _samples(figures: Figures) -> Iterator[str]:
         yield "the daemon published no latency"
     for stage, row in figures.latency.items():
         if row["n"] < figures.wanted:
-            yield f"too few samples: {row['n']:.0f} of {figures.wanted} for the percentiles of `{stage}`"
+            yield f"too few samples: {row['n']} of {figures.wanted} for the percentiles of `{stage}`"
     for name, way in figures.ways.items():
         if way["n"] < figures.wanted:
             yield f"too few samples: {way['n']} of {figures.wanted} for the percentiles of {name}"

@@ -7,42 +7,42 @@ One connection, any number of threads and of requests in flight. A request ends 
 from the device, or DEADLINE_EXCEEDED. Until then it is sent again under the same correlation (see `exchange`).
 
 Nothing is published, and no future completed, while the lock is held: a transport may deliver within `publish`, and
-what hangs on a future may call the client.
+what hangs on a future may call the client. It runs on the thread that brings the answers (or on the timer's), so there
+`infer`, `connect` and `status` would wait for themselves: they refuse.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from collections.abc import Collection
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from edged import topics
-from edged.client import payloads
-from edged.client.connection import mqtt_transport, requester_settings
+from edged.client import asked, payloads
+from edged.client.completing import Completer
+from edged.client.connection import Requester, no_connection, requester
 from edged.client.exchange import Exchange, Pending, Target
 from edged.client.result import Result
-from edged.client.status import Status, describe
+from edged.client.status import Status
+from edged.client.untrusted import times
 from edged.client.watch import StatusWatch, read_status
-from edged.client.wire import V3, Sender, correlation_of, read_reply
+from edged.client.wire import Sender, correlation_of, read_reply
 from edged.clock import NS_PER_S, now_ns
 from edged.errors import Code, RequestError, UnavailableError, UsageError
-from edged.transports.base import Message, Subscription, Transport
+from edged.transports.base import Denied, Message, Subscription, Transport
 
-if TYPE_CHECKING:
-    from edged.transports.mqtt_settings import MqttSettings
-
-MAX_DEADLINE_MS = 86_400_000
+DEFAULT_USER = "edged"
 _NEVER_NS = 1 << 63
 
 
 class Client:
     """A connection to one broker, for inference on any device behind it.
 
-    url: `mqtt://host[:port]`, `mqtts://…`; `options` are those of `MqttSettings` (client_id, username, password,
-    ca_file, cert_file, key_file). Or give `transport`, used as it is.
+    url: `mqtt://host[:port]`, `mqtts://…`, or that of another transport; `options` are the transport's (for MQTT the
+    fields of `MqttSettings`: client_id, username, password, ca_file, …). Or give `transport`, used as it is.
     user: the level of the reply topics which the broker's ACL ties to the login; the username when not given.
     protocol: "5", "3.1.1" or "auto" (5, else 3.1.1). Many clients of one user do better with "5": a 3.1.1 client, and
     one that may have to become one, receives the replies of all of them.
@@ -62,24 +62,28 @@ class Client:
         transport: Transport | None = None,
         **options: Any,
     ) -> None:
-        self._exchange = Exchange(int(resend_s * NS_PER_S))
+        self._pid = os.getpid()
+        self._exchange = Exchange(int(asked.seconds("resend_s", resend_s) * NS_PER_S))
         instance = self._exchange.instance.hex()
-        self._settings: MqttSettings | None = None
+        self._requester: Requester | None = None
         if transport is None:
-            settings = requester_settings(url, {"protocol": protocol, **options})
-            self._settings = dataclasses.replace(settings, client_id=settings.client_id or f"edged-client-{instance}")
-            transport = mqtt_transport(self._settings)
-        self.user = _level("user", user or (self._settings and self._settings.username) or "edged")
+            self._requester = requester(url, {"protocol": protocol, **options}, client_id=f"edged-client-{instance}")
+            transport = self._requester.open()
+        self.login = self._requester.username if self._requester is not None else None
+        self.user = asked.level("user", user or self.login or DEFAULT_USER)
         self._transport = transport
-        self._sender = Sender(self.user, instance, qos)
+        self._sender = Sender(self.user, instance, asked.qos(qos))
         self._reply_filter = self._sender.reply_filter(protocol)
-        self._watch = StatusWatch([_level("device", name) for name in devices])
+        self._watch = StatusWatch([asked.level("device", name) for name in devices])
         self._changed = threading.Condition()
         self._connected = False
         # The detail of the last connection, which names its protocol.
         self._protocol = "" if protocol == "auto" else protocol
         self._trouble = "still connecting"
-        self._timer: threading.Thread | None = None
+        self._starting = threading.Lock()  # held while the transport starts, and by who must not meet it half started
+        self._started = False
+        self._timer = threading.Thread(target=self._run_timers, name="edged-client-timer", daemon=True)
+        self._completer = Completer()
         self._wake_ns = 0  # when the timer thread looks again by itself
         self._closed = False
 
@@ -93,15 +97,23 @@ class Client:
         self.close()
 
     def connect(self, timeout: float = 10.0) -> None:
-        """Wait until there is a connection; raises UnavailableError after `timeout` seconds. Never needed: a request
-        made before waits for the connection within its own deadline."""
+        """Wait until there is a connection; raises UnavailableError after `timeout` seconds, and at once when the
+        broker refuses the login. Never needed: a request made before waits for the connection within its deadline."""
+        asked.seconds("timeout", timeout)
+        self._completer.refuse_waiting("connect")
         self._start()
         with self._changed:
-            if not self._changed.wait_for(lambda: self._connected, timeout):
-                raise UnavailableError(self._broker(), f"no connection within {timeout:g} s: {self._trouble}")
+            self._changed.wait_for(lambda: self._connected or isinstance(self._trouble, Denied), timeout)
+            if not self._connected:
+                raise no_connection(self._broker(), timeout, self._trouble)
 
     def close(self) -> None:
-        """End every open request with CANCELLED, disconnect, end the threads. Can be called again."""
+        """End every open request with CANCELLED, disconnect, end the threads. Can be called again.
+
+        In a process forked from the client's own it does nothing: neither threads nor connection are there.
+        """
+        if os.getpid() != self._pid:
+            return
         with self._changed:
             if self._closed:
                 return
@@ -109,8 +121,10 @@ class Client:
             unanswered = list(self._exchange.drain())
             self._changed.notify_all()
         for pending in unanswered:
-            _finish(pending, RequestError(Code.CANCELLED, "the client was closed"))
-        if self._timer is None:
+            self._completer.finish(pending, RequestError(Code.CANCELLED, "the client was closed"))
+        with self._starting:
+            started, self._started = self._started, False
+        if not started:
             return
         if self._timer is not threading.current_thread():  # what hangs on a future may close the client
             self._timer.join()
@@ -121,11 +135,15 @@ class Client:
     ) -> Result:
         """Ask and wait for the answer.
 
-        inputs: one array, a mapping by input name in the model's order, or the bytes of a payload (an image file).
-        codec: raw, npy, json, or for bytes also jpeg, png, cbor. When not given it is raw, but npy where a reply has no
-        room for the outputs' dtypes: over MQTT 3.1.1, and before it is known which protocol the broker speaks.
-        Raises RequestError from the device or for the deadline, UsageError, BadDataError.
+        inputs: one array, a mapping by input name, or the bytes of a payload (an image file). dtype and shape must be
+        the model's, but a leading batch dimension of 1 may be left out.
+        deadline_ms: a whole number of milliseconds, 1 to a day. codec: npy, json, cbor, raw, or for bytes also jpeg and
+        png; raw says neither dtype, shape nor names. When not given: npy for one array, cbor or json for several (by
+        name), raw for bytes.
+        Raises RequestError from the device, for the deadline, or for a payload too large to be sent (INVALID_ARGUMENT);
+        UsageError, also in a callback of a future (use `infer_async` there); BadDataError.
         """
+        self._completer.refuse_waiting("infer")
         return self.infer_async(device, model, inputs, deadline_ms=deadline_ms, codec=codec).result()
 
     async def ainfer(
@@ -142,14 +160,14 @@ class Client:
     ) -> Future[Result]:
         """`infer` as a future. Callbacks run on the client's own threads: they must not block."""
         self._start()
-        target = Target(_level("device", device), _level("model", model))
-        budget_ms = _check_deadline(deadline_ms)
-        encoded = payloads.encode(inputs, codec or self._default_codec())
+        target = Target(asked.level("device", device), asked.level("model", model))
+        budget_ms = asked.deadline(deadline_ms)
+        encoded = payloads.encode(inputs, codec)
         with self._changed:
             self._refuse_closed()
             pending = self._exchange.open(target, encoded, budget_ms, now_ns())
         pending.future.add_done_callback(lambda future: self._forget(pending) if future.cancelled() else None)
-        self._send(pending)
+        self._send(pending, 0)
         return pending.future
 
     def status(self, device: str, timeout: float = 2.0) -> Status | None:
@@ -157,43 +175,47 @@ class Client:
 
         A device not named in `devices` costs a connection of its own; raises UsageError where there is no url for it.
         """
+        self._completer.refuse_waiting("status")
         self._start()
         if self._watch.follows(device):
             return self._watch.wait(device, timeout)
-        if self._settings is None:
+        if self._requester is None:
             raise UsageError("status", f"device {device} is not followed", "name it in Client(devices=[…])")
-        return read_status(self._settings, _level("device", device), timeout)
+        return read_status(self._requester, asked.level("device", device), timeout)
 
     def stats(self) -> dict[str, int]:
         """Counters since the client was made: see `exchange.Counters`, and `malformed` statuses."""
+        asked.same_process(self._pid)
         with self._changed:
             return dataclasses.asdict(self._exchange.counters) | {"malformed": self._watch.malformed}
 
     def _start(self) -> None:
-        with self._changed:
-            self._refuse_closed()
-            if self._timer is not None:
+        """Start once; when the transport cannot start, every call says why."""
+        asked.same_process(self._pid)
+        with self._starting:
+            with self._changed:
+                self._refuse_closed()
+            if self._started:
                 return
-            self._timer = threading.Thread(target=self._run_timers, name="edged-client-timer", daemon=True)
+            subscriptions = [Subscription(self._reply_filter, self._sender.qos), *self._watch.subscriptions()]
+            self._transport.start(self._on_message, subscriptions, on_connection=self._on_connection)
             self._timer.start()
-        subscriptions = [Subscription(self._reply_filter, self._sender.qos), *self._watch.subscriptions()]
-        self._transport.start(self._on_message, subscriptions, on_connection=self._on_connection)
+            self._started = True
 
     def _broker(self) -> str:
-        return self._transport.name if self._settings is None else f"{self._settings.host}:{self._settings.port}"
+        return self._transport.name if self._requester is None else self._requester.where
 
     def _refuse_closed(self) -> None:
         if self._closed:
             raise UnavailableError("client", "it was closed")
 
-    def _default_codec(self) -> str:
-        # Before the first connection the protocol is not known: npy reads well in both.
-        return "raw" if self._protocol and V3 not in self._protocol else "npy"
+    def _send(self, pending: Pending, sends: int) -> None:
+        """Send a request that was sent `sends` times when the caller looked, or leave it for the next connection.
 
-    def _send(self, pending: Pending) -> None:
-        """Send a request, or leave it for the next connection when there is none."""
+        Whoever comes second (the caller, the timer, a new connection) finds it sent and leaves it.
+        """
         with self._changed:
-            if not self._exchange.is_open(pending):
+            if not self._exchange.is_open(pending) or pending.sends != sends:
                 return
             now, message = now_ns(), None
             if self._connected:
@@ -204,17 +226,24 @@ class Client:
             if pending.due_ns < self._wake_ns:
                 self._changed.notify_all()
         if message is not None and not self._transport.publish(message):
-            with self._changed:
-                self._exchange.counters.dropped += 1
+            self._not_sent(pending, self._transport.refusal(message))
+
+    def _not_sent(self, pending: Pending, refusal: str) -> None:
+        with self._changed:
+            self._exchange.unsent(pending)
+            refused = bool(refusal) and self._exchange.refuse(pending)
+        if refused:
+            error = RequestError(Code.INVALID_ARGUMENT, f"the request cannot be sent: {refusal}")
+            self._completer.finish(pending, error)
 
     def _on_connection(self, connected: bool, detail: str) -> None:
         with self._changed:
             self._connected = connected
             self._protocol, self._trouble = (detail, "") if connected else (self._protocol, detail)
-            waiting = self._exchange.all_open() if connected else []
+            waiting = [(pending, pending.sends) for pending in self._exchange.all_open()] if connected else []
             self._changed.notify_all()
-        for pending in waiting:
-            self._send(pending)
+        for pending, sends in waiting:
+            self._send(pending, sends)
 
     def _on_message(self, message: Message) -> None:
         if self._watch.take(message):
@@ -222,7 +251,7 @@ class Client:
         with self._changed:
             pending = self._exchange.reply(correlation_of(message), now_ns())
         if pending is not None:
-            _finish(pending, self._read(message, pending))
+            self._completer.finish(pending, self._read(message, pending))
 
     def _read(self, message: Message, pending: Pending) -> Result | RequestError:
         outcome = read_reply(message, pending)
@@ -245,10 +274,11 @@ class Client:
                 if not due:
                     self._wait_for_timer()
                     continue
+                resend = [(pending, pending.sends) for pending in due.resend]
             for pending in due.expired:
-                _finish(pending, self._too_late(pending))
-            for pending in due.resend:
-                self._send(pending)
+                self._completer.finish(pending, self._too_late(pending))
+            for pending, sends in resend:
+                self._send(pending, sends)
 
     def _wait_for_timer(self) -> None:
         # Waking this thread at each request would cost more than the request: only an earlier timer does.
@@ -263,28 +293,8 @@ class Client:
             trouble = self._trouble
         if trouble:
             why = f"not connected to the broker: {trouble}"
+        elif not pending.sends:
+            why = "never sent: the connection takes no more messages"
         else:
-            why = f"sent {pending.sends} times, {describe(self._watch.known(device), now_ns())}"
+            why = f"sent {times(pending.sends)}, {self._watch.describe(device)}"
         return RequestError(Code.DEADLINE_EXCEEDED, f"{what} ({why})")
-
-
-def _finish(pending: Pending, outcome: Result | RequestError) -> None:
-    # False: the caller has cancelled it, and nobody waits for the outcome.
-    if not pending.future.set_running_or_notify_cancel():
-        return
-    if isinstance(outcome, RequestError):
-        pending.future.set_exception(outcome)
-    else:
-        pending.future.set_result(outcome)
-
-
-def _level(what: str, name: str) -> str:
-    if not topics.valid_level(name):
-        raise UsageError(what, f"{name!r} cannot be a topic level", "no /, + or #, not empty")
-    return name
-
-
-def _check_deadline(deadline_ms: int) -> int:
-    if not 1 <= deadline_ms <= MAX_DEADLINE_MS:
-        raise UsageError("deadline_ms", f"must be 1 to {MAX_DEADLINE_MS}, got {deadline_ms}")
-    return deadline_ms

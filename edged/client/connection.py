@@ -1,39 +1,66 @@
-"""The MQTT connection of a requester: short-lived session, quick to come back, its own client id."""
+"""How a requester reaches its broker: by URL, with settings for somebody who waits."""
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edged.errors import UsageError
+from edged import brokerurl
+from edged.errors import UnavailableError, UsageError
+from edged.transports import open_transport
+from edged.transports.base import Denied
 
 if TYPE_CHECKING:
     from edged.transports.base import Transport
-    from edged.transports.mqtt_settings import MqttSettings
 
-# Long enough for replies to outlive a reconnect, short enough that a client which is gone costs the broker little.
+# Replies outlive a reconnect that takes no longer; after it the broker forgets a client that is gone.
 SESSION_EXPIRY_S = 30
-# A person or a machine is waiting: a broker that is back is found within this.
+# Somebody is waiting: when the broker is back, the client tries it again within this time.
 RECONNECT_MAX_S = 5.0
-_FILES = ("ca_file", "cert_file", "key_file")
 
 
-def requester_settings(url: str, options: dict[str, Any]) -> MqttSettings:
-    """Read the URL and the options (fields of `MqttSettings`, None for the default); raises UsageError."""
-    from edged.transports.mqtt_settings import MqttSettings  # noqa: PLC0415 - a given transport needs none of it
+class Requester(NamedTuple):
+    """A URL and its transport's options. where: the broker as an error names it. username: that of the login."""
 
-    given = {key: value for key, value in options.items() if value is not None}
-    unknown = given.keys() - {field.name for field in dataclasses.fields(MqttSettings)}
-    if unknown:
-        raise UsageError(sorted(unknown)[0], "not an option of an MQTT connection")
-    files = {key: Path(given[key]) for key in _FILES if key in given}
-    defaults = {"session_expiry_s": SESSION_EXPIRY_S, "reconnect_max_s": RECONNECT_MAX_S}
-    return MqttSettings.from_url(url, **{**defaults, **given, **files})
+    url: str
+    options: Mapping[str, Any]
+    where: str
+    username: str | None
+
+    def open(self, purpose: str = "") -> Transport:
+        """Return a transport, not yet started. purpose: makes a client id of its own out of the one that was given."""
+        options = dict(self.options)
+        if purpose and options.get("client_id"):
+            options["client_id"] += f"-{purpose}"
+        return open_transport(self.url, **options)
 
 
-def mqtt_transport(settings: MqttSettings) -> Transport:
-    """A transport for `settings`, not yet started."""
-    from edged.transports.mqtt import MqttTransport  # noqa: PLC0415 - paho is loaded for who connects
+def requester(url: str, options: Mapping[str, Any], client_id: str = "") -> Requester:
+    """Read the URL and the transport's options (None or "auto": the default); `client_id` is used when they hold none.
 
-    return MqttTransport(settings)
+    Raises UsageError. Defaults that suit a requester are added for MQTT only.
+    """
+    given = {key: value for key, value in options.items() if value not in (None, "auto")}
+    if url.partition("://")[0].lower() not in brokerurl.DEFAULT_PORTS:
+        return Requester(url, given, url, None)
+    try:
+        found = brokerurl.parse(url, allow_login=True)
+    except ValueError as error:
+        raise UsageError("broker", str(error)) from error
+    files = {name: Path(given[name]) for name in brokerurl.TLS_FILES if name in given}
+    # quiet: whoever asks is told in an error why there is no connection, and the log would say it twice.
+    defaults = {
+        "client_id": client_id,
+        "session_expiry_s": SESSION_EXPIRY_S,
+        "reconnect_max_s": RECONNECT_MAX_S,
+        "quiet": True,
+    }
+    where = f"{found.host}:{found.port}"
+    return Requester(url, {**defaults, **given, **files}, where, given.get("username", found.username))
+
+
+def no_connection(broker: str, timeout_s: float, trouble: str) -> UnavailableError:
+    """The error of who waited for a connection in vain, or need not wait any longer."""
+    late = "" if isinstance(trouble, Denied) else f"no connection within {timeout_s:g} s: "
+    return UnavailableError(broker, f"{late}{trouble}")

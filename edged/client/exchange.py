@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """One open request. Times are monotonic ns; `sends` counts the times it was handed to the transport."""
+    """One open request. Times are monotonic ns; `sends` counts the times the transport took it."""
 
     correlation: bytes
     target: Target
@@ -59,8 +59,8 @@ class Pending:
 @dataclass(slots=True)
 class Counters:
     """What happened since the client was made. Requests: sent, answered, errors (answers that are errors), lost (no
-    answer by the deadline), cancelled. Sends: resent, dropped (the transport refused). Replies beyond the answers:
-    duplicates, late (after the deadline), foreign (to nobody here)."""
+    answer by the deadline), cancelled, refused (cannot be sent at all). Sends: resent, dropped (the transport did not
+    take it). Replies beyond the answers: duplicates, late (after the deadline), foreign (to nobody here)."""
 
     sent: int = 0
     resent: int = 0
@@ -70,6 +70,7 @@ class Counters:
     late: int = 0
     lost: int = 0
     cancelled: int = 0
+    refused: int = 0
     foreign: int = 0
     dropped: int = 0
 
@@ -125,6 +126,23 @@ class Exchange:
             pending.wait_ns *= 2
         pending.sends += 1
         self._arm(pending, min(now + pending.wait_ns, pending.deadline_ns))
+
+    def unsent(self, pending: Pending) -> None:
+        """Take back the last `sent`: the transport did not take the message."""
+        self.counters.dropped += 1
+        pending.sends -= 1
+        if pending.sends == 0:
+            self.counters.sent -= 1
+        else:
+            self.counters.resent -= 1
+
+    def refuse(self, pending: Pending) -> bool:
+        """Close a request that can never be sent; False when it was closed already."""
+        if not self.is_open(pending):
+            return False
+        self.counters.refused += 1
+        self._close(pending, answered=False)
+        return True
 
     def reply(self, correlation: bytes, now: int) -> Pending | None:
         """Return the request which this reply answers, now closed; None when it answers none (counted)."""

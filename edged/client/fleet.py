@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from edged import topics
-from edged.client.metrics import Metrics, Percentiles, parse_metrics, percentiles_of
-from edged.client.status import GONE, Status, parse_status
+from edged.client.metrics import Metrics, ModelMetrics, Percentiles, parse_metrics, percentiles_of
+from edged.client.status import Status, believed, parse_status
 from edged.clock import NS_PER_S, now_ns
+from edged.contract import GONE
 from edged.latency import Histogram
 from edged.transports.base import Message
 
@@ -41,17 +42,16 @@ class Device:
     @property
     def state(self) -> str:
         """The state last told; unknown when it is the will of a boot which a later one has replaced."""
-        if self.status is None or (self.status.state == "lost" and self._speaks_after(self.status)):
+        if self.status is None or not believed(self.status, self._measured()):
             return UNKNOWN
-        return self.status.state
+        return self.status.state.value
 
-    def _speaks_after(self, lost: Status) -> bool:
-        return self.metrics is not None and self.metrics.boot != lost.boot
-
-    def boots(self) -> set[str]:
+    def boots(self) -> frozenset[str]:
         """The boots that may be the current one: of the last status that was not a will, of the last metrics."""
-        told = {self.status.boot} if self.status is not None and self.status.state != "lost" else set()
-        return told | ({self.metrics.boot} if self.metrics is not None else set())
+        return self._measured() | (self.status.boots if self.status is not None else frozenset())
+
+    def _measured(self) -> frozenset[str]:
+        return frozenset() if self.metrics is None else frozenset({self.metrics.boot})
 
     def stale(self, now: int) -> bool:
         """Whether metrics are overdue from a device that should be there."""
@@ -112,8 +112,7 @@ class Fleet:
         if status is None:
             self.ignored["status"] += 1
             return False
-        boots = device.boots()
-        if status.state == "lost" and boots and status.boot not in boots:
+        if not believed(status, device.boots()):
             self.ignored["old_will"] += 1
             return False
         device.status = status
@@ -142,7 +141,10 @@ def since_start(devices: Iterable[Device]) -> FleetLatency:
 
 
 def last_interval(devices: Iterable[Device]) -> FleetLatency:
-    """All requests answered between the last two metrics messages of each device."""
+    """All requests answered between the last two metrics messages of each device.
+
+    One message is enough where it says itself that its interval holds all requests since start, or none.
+    """
     return _together([_recent(device) for device in devices])
 
 
@@ -161,14 +163,22 @@ def _histograms(metrics: Metrics | None) -> list[Histogram]:
 
 
 def _recent(device: Device) -> list[Histogram]:
-    if device.metrics is None or device.before is None:
+    if device.metrics is None:
         return []
-    found = []
-    for name, model in device.metrics.models.items():
-        earlier = device.before.models.get(name)
-        if model.histogram is not None and earlier is not None and earlier.histogram is not None:
-            found.append(_difference(model.histogram, earlier.histogram))
-    return found
+    before = device.before.models if device.before is not None else {}
+    found = (_new(model, before.get(name)) for name, model in device.metrics.models.items())
+    return [histogram for histogram in found if histogram is not None]
+
+
+def _new(model: ModelMetrics, before: ModelMetrics | None) -> Histogram | None:
+    if model.histogram is None:
+        return None
+    if before is not None and before.histogram is not None:
+        return _difference(model.histogram, before.histogram)
+    told = model.interval.latency.get("total")
+    if told is None or told.n not in (0, model.histogram.count):
+        return None
+    return model.histogram if told.n else Histogram()
 
 
 def _difference(later: Histogram, earlier: Histogram) -> Histogram:

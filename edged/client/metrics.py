@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
-from edged.client.status import number, parse_object, text, whole
+from edged.client.status import MAX_MODELS
+from edged.client.untrusted import mapping, number, parse_object, text, whole
+from edged.contract import METRICS_FORMAT
 from edged.latency import FEW, Histogram
-from edged.request import Buffer
+from edged.request import STAGES, Buffer
 
-FORMAT = 1
-MAX_MODELS = 64
+# Beyond these a figure is no figure: it would only break the table it stands in.
+_MAX_INTERVAL_S = 86_400.0
+_MAX_BYTES = 2.0**50
+_MAX_US = 1e12
+_MAX_CODES = 32
 
 
 @dataclass(frozen=True)
@@ -80,26 +86,22 @@ class Metrics:
 def parse_metrics(payload: Buffer, received_ns: int) -> Metrics | None:
     """Read a metrics payload; None when it is none, or of another format."""
     document = parse_object(payload)
-    if document is None or document.get("format") != FORMAT:
+    if document is None or document.get("format") != METRICS_FORMAT:
         return None
-    found = mapping(document.get("models"))
+    # Cut before anything is decoded: a histogram is many times as large as its text.
+    found = dict(islice(mapping(document.get("models")).items(), MAX_MODELS))
     histograms = {name: mapping(mapping(body).get("histograms")).get("total") for name, body in found.items()}
     read = {name: _histogram(value) for name, value in histograms.items()}
-    models = {name: _model(mapping(found[name]), read[name]) for name in list(found)[:MAX_MODELS]}
+    models = {name: _model(mapping(body), read[name]) for name, body in found.items()}
     return Metrics(
         boot=text(document.get("boot")),
         seq=whole(document.get("seq")) or 0,
-        interval_s=number(document.get("interval_s")) or 0.0,
-        rss_bytes=whole(mapping(document.get("process")).get("rss_bytes")),
+        interval_s=number(document.get("interval_s"), _MAX_INTERVAL_S) or 0.0,
+        rss_bytes=whole(mapping(document.get("process")).get("rss_bytes"), _MAX_BYTES),
         models=models,
         received_ns=received_ns,
         bad_histograms=sum(value is not None and read[name] is None for name, value in histograms.items()),
     )
-
-
-def mapping(value: object) -> dict[str, Any]:
-    """The value as an object, an empty one when it is none."""
-    return value if isinstance(value, dict) else {}
 
 
 def _model(body: Mapping[str, Any], histogram: Histogram | None) -> ModelMetrics:
@@ -115,18 +117,31 @@ def _model(body: Mapping[str, Any], histogram: Histogram | None) -> ModelMetrics
 
 
 def _figures(body: Mapping[str, Any]) -> Figures:
-    errors = {text(code): whole(count) or 0 for code, count in mapping(body.get("errors")).items()}
-    latency = {text(stage): _percentiles(mapping(value)) for stage, value in mapping(body.get("latency")).items()}
+    told = islice(mapping(body.get("errors")).items(), _MAX_CODES)
+    errors = {text(code): whole(count) or 0 for code, count in told}
+    stages = mapping(body.get("latency"))
+    latency = {stage: _percentiles(mapping(stages[stage])) for stage in (*STAGES, "total") if stage in stages}
     return Figures(whole(body.get("requests")) or 0, whole(body.get("ok")) or 0, errors, latency)
 
 
 def _percentiles(body: Mapping[str, Any]) -> Percentiles:
-    p50, p90, p99, p999, largest = (number(body.get(f"{name}_us")) for name in ("p50", "p90", "p99", "p999", "max"))
-    return Percentiles(whole(body.get("n")) or 0, p50, p90, p99, p999, largest)
+    n = whole(body.get("n")) or 0
+    *found, largest = (number(body.get(f"{name}_us"), _MAX_US) for name in ("p50", "p90", "p99", "p999", "max"))
+    # Both come from bounds of buckets, where each is right within the bucket's width; of one value there is but one.
+    p50, p90, p99, p999 = (_at_most(value, largest, alone=n == 1) for value in found)
+    return Percentiles(n, p50, p90, p99, p999, largest)
+
+
+def _at_most(value: float | None, largest: float | None, *, alone: bool) -> float | None:
+    if value is None or largest is None:
+        return value
+    return largest if alone else min(value, largest)
 
 
 def percentiles_of(histogram: Histogram) -> Percentiles:
     """The percentiles of a histogram, microseconds."""
+    if histogram.count == 1:  # the sum is exact, the bounds of a difference are not
+        return Percentiles(1, *[histogram.sum_ns / 1e3] * 5)
     p50, p90, p99, p999 = (histogram.percentile(q) for q in (50, 90, 99, 99.9))
     if p50 is None or p90 is None or p99 is None or p999 is None:
         return Percentiles()

@@ -1,11 +1,14 @@
 """Arrays to request payloads and reply payloads to arrays, as a client does it: without the bundle.
 
-Raw is the fast form: the little-endian bytes of the arrays in the model's order, described in the reply by `meta`.
-npy describes itself (one .npy after the other), JSON is TF Serving's. A payload given as bytes is sent as it is.
+npy says its dtype and shape, so the device can refuse what does not fit; JSON (TF Serving's) and CBOR carry names too.
+Raw, the little-endian bytes of the arrays in the model's order, says nothing: it is used only when it is asked for.
+A payload given as bytes is sent as it is.
+Names and content types of the codecs are those of `edged.codecs`.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -15,6 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from edged import codecs, npyformat
+from edged.client import cbor
+from edged.client.untrusted import mapping, parse_object
 from edged.errors import BadDataError, UsageError
 from edged.meta import OutputMeta
 
@@ -22,20 +28,9 @@ Array = npt.NDArray[Any]
 # One array (or nested lists), several by input name or in order, or a payload that is encoded already.
 Inputs = npt.ArrayLike | Mapping[str, npt.ArrayLike] | bytes | bytearray | memoryview
 
-# Codec name (a level of the 3.1.1 topic) to content type, and to the codec of its answer.
-CONTENT_TYPES = {
-    "raw": "application/octet-stream",
-    "json": "application/json",
-    "npy": "application/x-npy",
-    "cbor": "application/cbor",
-    "jpeg": "image/jpeg",
-    "png": "image/png",
-}
-REPLY_CODECS = {"jpeg": "json", "png": "json"}
-_CODECS = {content_type: codec for codec, content_type in CONTENT_TYPES.items()}
-
 # What a payload may be made of: booleans and numbers. Anything else would be object pointers or text.
 _KINDS = "biufc"
+_DTYPES = {dtype.name: dtype.newbyteorder("<") for dtype in map(np.dtype, "?bhilqBHILQefdFD")}
 # The name of an input that was given without one.
 _UNNAMED = ""
 
@@ -50,7 +45,7 @@ class Encoded:
     @property
     def content_type(self) -> str:
         """The MIME type of the codec."""
-        return CONTENT_TYPES[self.codec]
+        return codecs.TABLE[self.codec].content_type
 
     def without_payload(self) -> Encoded:
         """The same, its bytes let go."""
@@ -59,24 +54,41 @@ class Encoded:
 
 def codec_of(content_type: str | None, asked: str) -> str:
     """The codec of a reply: told by its content type, else (MQTT 3.1.1) what the request's codec is answered in."""
-    return _CODECS.get(content_type or "", REPLY_CODECS.get(asked, asked))
+    told = codecs.name_for_content_type(content_type) if content_type else None
+    # An image is never an answer.
+    return told or ("json" if codecs.TABLE[asked].content_type.startswith("image/") else asked)
 
 
-def encode(inputs: Inputs, codec: str) -> Encoded:
+def encode(inputs: Inputs, codec: str | None) -> Encoded:
     """Make a request payload.
 
-    inputs: bytes go as they are. Arrays of numbers or booleans: one, or a mapping in the order of the model's
-    declared inputs (JSON sends the names). Raises UsageError (unknown codec), BadDataError (what cannot be encoded).
+    inputs: bytes go as they are. Arrays of numbers or booleans: one, or a mapping, in the order of the model's declared
+    inputs where the codec carries no names (raw, npy). codec: None takes one that says what it carries, see `default`.
+    Raises UsageError (unknown codec), BadDataError (what cannot be encoded).
     """
-    if codec not in CONTENT_TYPES:
-        raise UsageError("codec", f"unknown codec {codec!r}", f"one of {', '.join(CONTENT_TYPES)}")
+    codec = default(inputs) if codec is None else codec
+    if codec not in codecs.NAMES:
+        raise UsageError("codec", f"unknown codec {codec!r}", f"one of {', '.join(codecs.NAMES)}")
     if isinstance(inputs, bytes | bytearray | memoryview):
         return Encoded(codec, bytes(inputs))
     if codec not in _ENCODERS:
-        raise UsageError("codec", f"{codec} takes encoded bytes, not arrays", "raw, npy and json take arrays")
+        raise UsageError("codec", f"{codec} takes encoded bytes, not arrays", f"{', '.join(_ENCODERS)} take arrays")
     pairs = inputs.items() if isinstance(inputs, Mapping) else [(_UNNAMED, inputs)]
     arrays = {str(name): _array(name, value) for name, value in pairs}
     return Encoded(codec, _ENCODERS[codec](arrays))
+
+
+def default(inputs: Inputs) -> str:
+    """Return the codec for inputs that name none: raw for bytes, npy for one array.
+
+    Several arrays go by name: in CBOR where cbor2 is installed (here, and so most likely on the device, which needs it
+    to read them), else in JSON, which every device reads.
+    """
+    if isinstance(inputs, bytes | bytearray | memoryview):
+        return "raw"
+    if not isinstance(inputs, Mapping) or len(inputs) == 1:
+        return "npy"
+    return "cbor" if importlib.util.find_spec("cbor2") is not None else "json"
 
 
 def _array(name: object, value: npt.ArrayLike) -> Array:
@@ -110,14 +122,23 @@ def _json(arrays: Mapping[str, Array]) -> bytes:
         raise BadDataError("input", "JSON has no NaN, no infinity and no complex numbers", "use raw or npy") from error
 
 
-_ENCODERS = {"raw": _raw, "npy": _npy, "json": _json}
+def _cbor(arrays: Mapping[str, Array]) -> bytes:
+    if _UNNAMED in arrays:
+        raise UsageError("codec", "cbor sends arrays by name", "give a mapping, or send npy")
+    try:
+        return cbor.write(arrays)
+    except ValueError as error:
+        raise BadDataError("input", str(error), "send it as npy") from error
+
+
+_ENCODERS = {"npy": _npy, "json": _json, "cbor": _cbor, "raw": _raw}
 
 
 def decode(payload: bytes, codec: str, outputs: Sequence[OutputMeta]) -> dict[str, Array]:
     """Read a reply's arrays, by output name; raises ValueError saying what is wrong with it.
 
     outputs: what `meta` says, nothing over MQTT 3.1.1. Without it a raw payload is one flat uint8 array named "output",
-    the arrays of the others are "output_0", "output_1", …, and those of JSON have numpy's default dtypes.
+    the arrays of npy are "output_0", "output_1", …, and those of JSON have numpy's default dtypes. CBOR says it all.
     The arrays are copies: they may be written to.
     """
     if codec == "raw":
@@ -125,7 +146,9 @@ def decode(payload: bytes, codec: str, outputs: Sequence[OutputMeta]) -> dict[st
     if codec == "npy":
         return _read_npy(payload, outputs)
     if codec == "json":
-        return _read_json(json.loads(payload), outputs)
+        return _read_json(payload, outputs)
+    if codec == "cbor":
+        return _read_cbor(payload, outputs)
     msg = f"a reply in {codec} is not read here; take Result.payload"
     raise ValueError(msg)
 
@@ -147,39 +170,63 @@ def _split(payload: bytes, outputs: Sequence[OutputMeta]) -> dict[str, Array]:
 
 
 def _wire_dtype(name: str) -> np.dtype[Any]:
-    try:
-        dtype = np.dtype(name)
-    except TypeError as error:
-        msg = f"unknown dtype {name!r}"
-        raise ValueError(msg) from error
-    if dtype.kind not in _KINDS:
-        msg = f"dtype {name!r} is not a number"
+    if name not in _DTYPES:
+        msg = f"{name[:40]!r} is not a dtype of numbers"
         raise ValueError(msg)
-    return dtype.newbyteorder("<")
+    return _DTYPES[name]
 
 
 def _read_npy(payload: bytes, outputs: Sequence[OutputMeta]) -> dict[str, Array]:
-    buffer, arrays = io.BytesIO(payload), []
-    while buffer.tell() < len(payload):
-        array = np.load(buffer, allow_pickle=False)
-        if not isinstance(array, np.ndarray):
-            msg = "an archive, not .npy"
-            raise TypeError(msg)
-        arrays.append(array)
+    rest, arrays = memoryview(payload), []
+    while rest:
+        array, rest = npyformat.read_array(rest)
+        arrays.append(array.copy())
     return dict(zip(_names(outputs, len(arrays)), arrays, strict=True))
 
 
-def _read_json(document: object, outputs: Sequence[OutputMeta]) -> dict[str, Array]:
-    if not isinstance(document, dict) or not ("outputs" in document or "predictions" in document):
-        msg = "neither `outputs` nor `predictions` in the reply"
+def _read_json(payload: bytes, outputs: Sequence[OutputMeta]) -> dict[str, Array]:
+    document = parse_object(payload)
+    body = document.get("outputs", document.get("predictions")) if document is not None else None
+    if body is None:
+        msg = "not a JSON object with `outputs` or `predictions`"
         raise ValueError(msg)
-    body = document["outputs"] if "outputs" in document else document["predictions"]
-    if isinstance(body, list) and body and all(isinstance(row, dict) for row in body):
-        body = {name: [row[name] for row in body] for name in body[0]}
     if not isinstance(body, dict):
-        body = {_names(outputs, 1)[0]: body}
+        body = _columns(body) or {_names(outputs, 1)[0]: body}
     dtypes = {output.name: _wire_dtype(output.dtype) for output in outputs}
-    return {name: np.asarray(value, dtypes.get(name)) for name, value in body.items()}
+    return {name: _json_array(name, value, dtypes.get(name)) for name, value in body.items()}
+
+
+def _read_cbor(payload: bytes, outputs: Sequence[OutputMeta]) -> dict[str, Array]:
+    body = mapping(cbor.read(payload).get("outputs"))
+    if not body:
+        msg = "not a CBOR map with `outputs`"
+        raise ValueError(msg)
+    dtypes = {output.name: _wire_dtype(output.dtype) for output in outputs}
+    return {
+        name: value if isinstance(value, np.ndarray) else _json_array(name, value, dtypes.get(name))
+        for name, value in body.items()
+    }
+
+
+def _columns(rows: object) -> dict[str, list[Any]] | None:
+    """Turn rows that are objects into columns by name; None when they are not."""
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        return None
+    if any(row.keys() != rows[0].keys() for row in rows):
+        msg = "the rows of `predictions` name different outputs"
+        raise ValueError(msg)
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _json_array(name: str, value: object, dtype: np.dtype[Any] | None) -> Array:
+    try:
+        array = np.asarray(value, dtype)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from error
+    if array.dtype.kind not in _KINDS:
+        msg = f"output {name} is not made of numbers"
+        raise ValueError(msg)
+    return array
 
 
 def _names(outputs: Sequence[OutputMeta], count: int) -> list[str]:

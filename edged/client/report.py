@@ -12,11 +12,12 @@ import numpy as np
 
 from edged.client.payloads import Array
 from edged.client.result import Result
-from edged.client.status import text
+from edged.client.untrusted import text, times
 from edged.latency import FEW
 
 _SHOWN_VALUES = 8
 _SHOWN_FACT = 400
+_MAX_DEPTH = 32
 _OUTPUT_KEYS = ("outputs", "predictions")
 
 
@@ -26,12 +27,12 @@ def lines(result: Result, round_trips_ms: Sequence[float]) -> list[str]:
     cells += [(text(name), str(a.dtype), _shape(a), _values(a)) for name, a in result.outputs.items()]
     sizes = [max(len(row[i]) for row in cells) for i in range(3)]
     table = ["  ".join([*(cell.ljust(size) for cell, size in zip(row, sizes, strict=False)), row[3]]) for row in cells]
-    facts = [f"{text(name)}: {json.dumps(value)[:_SHOWN_FACT]}" for name, value in _beside(result).items()]
+    facts = [f"{text(name)}: {text(json.dumps(value))[:_SHOWN_FACT]}" for name, value in _beside(result).items()]
     return [*table, *facts, _answered(result), *_repeated(round_trips_ms)]
 
 
 def document(result: Result, round_trips_ms: Sequence[float]) -> dict[str, Any]:
-    """The same for machines; what JSON cannot hold (NaN, infinity) is null."""
+    """The same for machines; what JSON cannot hold (NaN, infinity) is null, a complex number is [real, imaginary]."""
     outputs = {
         name: {"dtype": str(array.dtype), "shape": list(array.shape), "values": _plain(array)}
         for name, array in result.outputs.items()
@@ -55,7 +56,22 @@ def latency(round_trips_ms: Sequence[float]) -> dict[str, float | int]:
 
 
 def _beside(result: Result) -> dict[str, Any]:
-    return {name: value for name, value in result.document.items() if name not in _OUTPUT_KEYS}
+    return {name: _jsonable(value) for name, value in result.document.items() if name not in _OUTPUT_KEYS}
+
+
+def _jsonable(value: object, depth: int = 0) -> object:
+    """The value as JSON can hold it; what it cannot is its text."""
+    if depth > _MAX_DEPTH:
+        return "…"
+    if isinstance(value, dict):
+        return {str(key): _jsonable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_jsonable(item, depth + 1) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _answered(result: Result) -> str:
@@ -66,7 +82,7 @@ def _answered(result: Result) -> str:
         text(meta.delegate),
         f"queue {meta.queue_us / 1000:.3f} ms" if meta.queue_us is not None else "",
         f"infer {meta.infer_us / 1000:.3f} ms" if meta.infer_us is not None else "",
-        f"sent again {result.resends} times" if result.resends else "",
+        f"sent again {times(result.resends)}" if result.resends else "",
     ]
     return f"answered in {result.round_trip_ms:.3f} ms" + "".join(f", {part}" for part in said if part)
 
@@ -93,6 +109,8 @@ def _values(array: Array) -> str:
 
 
 def _plain(array: Array) -> Any:
+    if array.dtype.kind == "c":
+        return _plain(np.stack([array.real, array.imag], -1))
     plain = array.astype(object)
     if array.dtype.kind == "f":
         plain[~np.isfinite(array)] = None

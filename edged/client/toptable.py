@@ -9,14 +9,17 @@ from typing import Any
 
 from edged.client.fleet import Device, Fleet, FleetLatency, last_interval, since_start
 from edged.client.metrics import Figures, ModelMetrics, Percentiles
-from edged.client.status import text
+from edged.client.untrusted import text
 from edged.clock import NS_PER_S
+from edged.latency import FEW
 from edged.request import STAGES
 
 _GAP = "  "
 _MIB = 1024 * 1024
+_MAX_NAME = 64
+_MIN_TEXT = 8  # as short as a column of names is made before a column of numbers goes
 FEW_MARK = "*"
-FEW_NOTE = f"{FEW_MARK} fewer than 100 samples"
+FEW_NOTE = f"{FEW_MARK} fewer than {FEW} samples"
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,18 @@ def age(seconds: float) -> str:
 
 def _percentile(which: int, name: str) -> Callable[[Row], str]:
     def value(row: Row) -> str:
-        found = row.latency(which)
-        shown = milliseconds(getattr(found, f"{name}_us"))
-        return shown + FEW_MARK if name == "p99" and found.n and found.few else shown
+        return _marked(row.latency(which), name)
 
     return value
 
 
+def _marked(found: Percentiles, name: str) -> str:
+    shown = milliseconds(getattr(found, f"{name}_us"))
+    return shown + FEW_MARK if name != "max" and found.n and found.few else shown
+
+
 def _state(row: Row) -> str:
-    model = row.told("state")
+    model = _name(row.told("state"))
     state = row.device.state if model in ("", row.device.state) else f"{row.device.state}/{model}"
     return f"{state} (stale)" if row.device.stale(row.now) else state
 
@@ -114,13 +120,21 @@ def _seen(row: Row) -> str:
 
 
 def _of_model(name: str) -> Callable[[Row], str]:
-    return lambda row: (getattr(row.model, name) if row.model is not None else row.told(name)) or "-"
+    return lambda row: _name(getattr(row.model, name) if row.model is not None else row.told(name)) or "-"
+
+
+def _name(value: str) -> str:
+    return _cut(text(value), _MAX_NAME)
+
+
+def _cut(shown: str, size: int) -> str:
+    return shown if len(shown) <= size else shown[: max(0, size - 1)] + "…"[:size]
 
 
 COLUMNS = (
-    Column("DEVICE", 0, lambda row: text(row.device.name), left=True),
+    Column("DEVICE", 0, lambda row: _name(row.device.name), left=True),
     Column("STATE", 0, _state, left=True),
-    Column("MODEL", 0, lambda row: text(row.name) or "-", left=True),
+    Column("MODEL", 0, lambda row: _name(row.name) or "-", left=True),
     Column("VER", 5, _version),
     Column("DELEGATE", 4, _of_model("delegate"), left=True),
     Column("RUNTIME", 9, _of_model("runtime"), left=True),
@@ -133,7 +147,7 @@ COLUMNS = (
     Column("P90all", 8, _percentile(1, "p90"), stages=True),
     Column("P99all", 6, _percentile(1, "p99"), stages=True),
     Column("MAXall", 8, _percentile(1, "max"), stages=True),
-    Column("ERRORS", 2, _errors),
+    Column("ERRall", 2, _errors),
     Column("QUEUE", 4, _queue),
     Column("RSS", 5, _rss),
     Column("SEEN", 2, _seen),
@@ -164,14 +178,29 @@ def _cells(columns: Sequence[Column], row: Row) -> list[str]:
 
 
 def table(found: Sequence[Row], width: int | None) -> list[str]:
-    """Header and rows. width: characters; columns are left out until it fits, then lines are cut. None: all of it."""
-    columns, grid = list(COLUMNS), [_cells(COLUMNS, row) for row in found]
+    """Header and rows. width: characters; columns are left out, names are cut, numbers never. None: all."""
+    grid = [_cells(COLUMNS, row) for row in found]
     titles = [column.title for column in COLUMNS]
     sizes = {title: max(len(cells[i]) for cells in (titles, *grid)) for i, title in enumerate(titles)}
-    while width is not None and _width(columns, sizes) > width and any(column.drop for column in columns):
-        columns.remove(max(columns, key=lambda column: column.drop))
+    columns = list(COLUMNS) if width is None else _fitted(sizes, width)
     kept = [COLUMNS.index(column) for column in columns]
-    return [_line(columns, sizes, [cells[i] for i in kept])[:width] for cells in (titles, *grid)]
+    return [_line(columns, sizes, [cells[i] for i in kept]) for cells in (titles, *grid)]
+
+
+def _fitted(sizes: dict[str, int], width: int) -> list[Column]:
+    """Leave out columns by importance, then shorten names (in `sizes`), then leave out from the right."""
+    columns = list(COLUMNS)
+    while _width(columns, sizes) > width and any(column.drop for column in columns):
+        columns.remove(max(columns, key=lambda column: column.drop))
+    while (over := _width(columns, sizes) - width) > 0:
+        widest = max((column for column in columns if column.left), key=lambda column: sizes[column.title])
+        if sizes[widest.title] > _MIN_TEXT:
+            sizes[widest.title] = max(_MIN_TEXT, sizes[widest.title] - over)
+        elif len(columns) > 1:
+            columns.pop()
+        else:
+            sizes[widest.title] = width
+    return columns
 
 
 def _width(columns: Sequence[Column], sizes: Mapping[str, int]) -> int:
@@ -180,7 +209,7 @@ def _width(columns: Sequence[Column], sizes: Mapping[str, int]) -> int:
 
 def _line(columns: Sequence[Column], sizes: Mapping[str, int], cells: Sequence[str]) -> str:
     padded = (
-        cell.ljust(sizes[column.title]) if column.left else cell.rjust(sizes[column.title])
+        _cut(cell, sizes[column.title]).ljust(sizes[column.title]) if column.left else cell.rjust(sizes[column.title])
         for column, cell in zip(columns, cells, strict=True)
     )
     return _GAP.join(padded).rstrip()
@@ -188,22 +217,33 @@ def _line(columns: Sequence[Column], sizes: Mapping[str, int], cells: Sequence[s
 
 def screen(fleet: Fleet, now: int, *, stages: bool, width: int | None) -> list[str]:
     """Everything there is to show, as lines."""
-    devices = fleet.snapshot()
+    devices, ignored = fleet.snapshot(), ", ".join(f"{name} {count}" for name, count in sorted(fleet.ignored.items()))
+    notes = [f"ignored messages: {ignored}"] if ignored else []
+    if not devices:
+        return [line if width is None else _cut(line, width) for line in ("waiting for devices", *notes)]
     lines = table(list(rows(devices, now, stages=stages)), width)
-    recent, whole = last_interval(devices), since_start(devices)
-    fleet_lines = [_fleet_line("last interval", recent, len(devices)), _fleet_line("since start", whole, len(devices))]
-    ignored = ", ".join(f"{name} {count}" for name, count in sorted(fleet.ignored.items()))
-    notes = [FEW_NOTE] if any(FEW_MARK in line for line in lines[1:]) else []
-    notes += [f"ignored messages: {ignored}"] if ignored else []
-    return [*lines, "", *(line[:width] for line in (*fleet_lines, *notes))]
-
-
-def _fleet_line(what: str, found: FleetLatency, devices: int) -> str:
-    latency = found.latency
-    shown = "  ".join(
-        f"{name.upper()} {milliseconds(getattr(latency, f'{name}_us'))}" for name in ("p50", "p90", "p99", "max")
+    of_fleet = (
+        *_fleet_line("last interval", last_interval(devices), len(devices), width),
+        *_fleet_line("since start", since_start(devices), len(devices), width),
     )
-    return f"fleet {what}: {found.devices} of {devices} devices  n {latency.n}  {shown} ms"
+    if any(FEW_MARK in line for line in (*lines[1:], *of_fleet)):
+        notes.insert(0, FEW_NOTE)
+    return [*lines, "", *of_fleet, *(note if width is None else _cut(note, width) for note in notes)]
+
+
+def _fleet_line(what: str, found: FleetLatency, devices: int, width: int | None) -> list[str]:
+    """One line: who, how many, and the latencies; what does not fit is left out whole."""
+    if found.devices:
+        latency = (f"{name.upper()} {_marked(found.latency, name)} ms" for name in ("p50", "p90", "p99", "max"))
+        parts = [f"{found.devices} of {devices} devices", f"n {found.latency.n}", *latency]
+    else:
+        parts = ["not known yet", "(needs two messages of a device)"]
+    line = f"fleet {what}:"
+    for part in parts:
+        if width is not None and len(line) + len(part) + len(_GAP) > width:
+            break
+        line += _GAP + part
+    return [line] if width is None or len(line) <= width else []
 
 
 def document(fleet: Fleet, now: int) -> dict[str, Any]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from edged import topics
-from edged.client.connection import mqtt_transport
-from edged.client.status import Status, parse_status, supersedes
+from edged.client.connection import Requester
+from edged.client.status import Status, believed, describe, parse_status
 from edged.clock import now_ns
 from edged.transports.base import Message, Subscription
-
-if TYPE_CHECKING:
-    from edged.transports.mqtt_settings import MqttSettings
 
 
 class StatusWatch:
@@ -44,10 +39,14 @@ class StatusWatch:
             if status is None:
                 # An empty retained message clears a status; only other bytes are wrong.
                 self.malformed += bool(message.payload)
-            elif supersedes(status, self._known.get(device)):
+            elif believed(status, self._boots(device)):
                 self._known[device] = status
                 self._changed.notify_all()
         return True
+
+    def _boots(self, device: str) -> frozenset[str]:
+        known = self._known.get(device)
+        return known.boots if known is not None else frozenset()
 
     def note(self, message: Message) -> None:
         """`take`, for a connection that carries nothing else."""
@@ -58,6 +57,12 @@ class StatusWatch:
         with self._changed:
             return self._known.get(device)
 
+    def describe(self, device: str) -> str:
+        """Say a device's last known state in a few words."""
+        if not self.follows(device):
+            return "its state is not followed: name it in Client(devices=[…])"
+        return describe(self.known(device), now_ns())
+
     def wait(self, device: str, timeout_s: float) -> Status | None:
         """The last status, waiting for the first one at most `timeout_s`."""
         with self._changed:
@@ -65,10 +70,10 @@ class StatusWatch:
             return self._known.get(device)
 
 
-def read_status(settings: MqttSettings, device: str, timeout_s: float) -> Status | None:
+def read_status(broker: Requester, device: str, timeout_s: float) -> Status | None:
     """Read one retained status over a connection of its own."""
     watch = StatusWatch([device])
-    transport = mqtt_transport(dataclasses.replace(settings, client_id=f"{settings.client_id}-status"))
+    transport = broker.open("status")
     transport.start(watch.note, watch.subscriptions())
     try:
         return watch.wait(device, timeout_s)

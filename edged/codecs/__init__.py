@@ -33,33 +33,40 @@ DEFAULT = "raw"
 _BY_CONTENT_TYPE = {row.content_type: name for name, row in TABLE.items()}
 
 
-@functools.cache
 def load(name: str) -> Codec:
     """Return the codec of this name, always the same object.
 
-    Raises RequestError(UNIMPLEMENTED) for an unknown name, and for a codec whose packages are not installed.
+    Raises RequestError(UNIMPLEMENTED) for an unknown name, and for a codec whose packages are not installed; that stays
+    so until the process starts again, since a failing import searches every path and would do so at each request.
     """
-    row = TABLE.get(name)
-    if row is None:
+    if name not in TABLE:
         raise RequestError(Code.UNIMPLEMENTED, f"no codec {name[:40]!r}; there are {', '.join(NAMES)}")
+    found = _imported(name)
+    if isinstance(found, str):
+        raise RequestError(Code.UNIMPLEMENTED, found)
+    return found
+
+
+@functools.cache
+def _imported(name: str) -> Codec | str:
+    """Return the codec, or what is missing for it; one of the table's names, so that there are few."""
+    row = TABLE[name]
     module, _, attribute = row.target.partition(":")
     try:
-        codec = getattr(importlib.import_module(module), attribute)()
+        return cast(Codec, getattr(importlib.import_module(module), attribute)())
     except ImportError as exc:
         if not row.extra:
             raise
-        what = f"codec {name!r} is not installed on this device: pip install 'edged[{row.extra}]' ({exc})"
-        raise RequestError(Code.UNIMPLEMENTED, what) from exc
-    return cast(Codec, codec)
+        return f"codec {name!r} is not installed on this device: pip install 'edged[{row.extra}]' ({exc})"
 
 
 def preload(signature: Signature) -> None:
-    """Import the codecs this model is likely to be asked for, so that no request pays for it.
+    """Import the codecs this model may be asked for, so that no request pays for it.
 
-    Images only where the bundle has preprocessing; a codec whose packages are missing is left to its first request.
+    Images only where the bundle has preprocessing. Codecs whose packages are missing are remembered as such.
     """
     images = () if signature.preprocess is None else ("jpeg", "png")
-    for name in ("raw", "json", "npy", *images):
+    for name in ("raw", "json", "npy", "cbor", *images):
         with contextlib.suppress(RequestError):
             load(name)
 

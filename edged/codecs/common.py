@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,14 @@ from edged.bundle import Signature, TensorSpec
 from edged.codecs.base import HINT, Array
 from edged.errors import Code, RequestError
 
+# What a payload of text may hold beyond its numbers: other keys, blanks, a longer line here and there.
+ALLOWANCE = 64 * 1024  # bytes
+ALLOWED_OPENINGS = 1024
+_NUMBER = 32  # characters of a number with its comma and line end; the longest float64 has 24
+_INDENT = 4  # blanks a level, where each number and each bracket has a line of its own
+_OUTER_LEVELS = 3  # around an input's own dimensions: the object, "instances" or "inputs", an object by name
+_ESCAPED = 12  # characters of one character of a name: two \uXXXX
+_HEAD = 9  # bytes of the longest CBOR head with its argument (RFC 8949, section 3)
 _SHOWN = 40  # characters of a client's text that an error repeats
 _SHOWN_BITS = 128  # a longer integer is named by its size: turning it into digits takes quadratic time
 
@@ -35,6 +44,54 @@ def describe(value: object) -> str:
         text = repr(value)
         return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     return f"a {type(value).__name__}"
+
+
+def refuse_too_large(size: int, signature: Signature, *, text: bool) -> None:
+    """Raise INVALID_ARGUMENT, before anything is parsed, for more bytes than the model's inputs take in nested arrays.
+
+    text: JSON, pretty-printed with up to `_INDENT` blanks a level; else CBOR, each head as long as it can be. Parsing
+    takes some twenty times the payload in memory and cannot be interrupted, so a model of few inputs must not wait for
+    a payload of many.
+    """
+    if size <= ALLOWANCE:  # within every bound
+        return
+    bound = ALLOWANCE + sum(_size(spec, text=text) for spec in signature.inputs)
+    if size > bound:
+        raise invalid(f"a payload of {size} bytes; {input_names(signature)}, which take at most {bound} bytes here")
+
+
+def refuse_too_many(openings: int, signature: Signature) -> None:
+    """Raise INVALID_ARGUMENT for more lists and objects than the model's inputs have: they cost most of all."""
+    if openings <= ALLOWED_OPENINGS:
+        return
+    bound = ALLOWED_OPENINGS + sum(_arrays(spec) + _rows(spec) for spec in signature.inputs)
+    if openings > bound:
+        raise invalid(f"{openings} lists and objects; {input_names(signature)}, which have at most {bound}")
+
+
+def _size(spec: TensorSpec, *, text: bool) -> int:
+    line = _NUMBER + _INDENT * (len(spec.shape) + _OUTER_LEVELS) if text else _HEAD
+    return line * items(spec) + _rows(spec) * (2 * line + _ESCAPED * len(spec.name))
+
+
+def items(spec: TensorSpec) -> int:
+    """Return of how many items the nested form is made: a number for each element, each list's beginning and end."""
+    return spec.elements + 2 * _arrays(spec)
+
+
+def _arrays(spec: TensorSpec) -> int:
+    """Return how many lists the nested form has."""
+    return sum(math.prod(spec.shape[:depth]) for depth in range(len(spec.shape)))
+
+
+def _rows(spec: TensorSpec) -> int:
+    """Return how often the input's name can stand in a payload: in the row form once a row."""
+    return max((1, *spec.shape[:1]))
+
+
+def input_names(signature: Signature) -> str:
+    """Name the declared inputs, as the end of an error."""
+    return f"the model's inputs are {', '.join(repr(spec.name) for spec in signature.inputs)}"
 
 
 def first_false(mask: Array) -> str:
@@ -82,7 +139,7 @@ def in_order(named: Mapping[Any, object], signature: Signature, where: str) -> l
     unknown = [key for key in named if key not in names]
     if missing or unknown:
         wrong = [f"{name!r} is missing" for name in missing] + [f"{describe(key)} is unknown" for key in unknown[:3]]
-        raise invalid(f"{where}: {', '.join(wrong)}; the model's inputs are {', '.join(map(repr, names))}")
+        raise invalid(f"{where}: {', '.join(wrong)}; {input_names(signature)}")
     return [named[name] for name in names]
 
 

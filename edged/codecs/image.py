@@ -2,8 +2,8 @@
 
 Colours: grey, palette and CMYK become RGB; alpha is dropped, not blended (as tf.io.decode_png does for 3 channels); a
 16-bit PNG keeps its upper 8 bits. EXIF is not looked at, orientation included: pixels are taken as they are stored, as
-tf.io.decode_jpeg does. JPEG is decoded by simplejpeg where it is installed (about twice as fast), else by Pillow; both
-are libjpeg-turbo with the accurate DCT. Importing this module needs the `image` extra.
+tf.io.decode_jpeg does. JPEG is decoded by simplejpeg where it is installed, else by Pillow; both are libjpeg-turbo
+with the accurate DCT. Importing this module needs the `image` extra.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ from edged.request import Buffer
 
 try:
     import simplejpeg
-except ImportError:  # Pillow does it, more slowly
+except ImportError:  # Pillow does it
     simplejpeg = None
 
+# Beyond its pixels a file may carry a colour profile, a thumbnail, a comment.
+MAX_METADATA = 1024 * 1024  # bytes
+_PIXEL = 8  # bytes of a pixel before compression, at most: four channels of 16 bits
 MAX_PIXELS = 64 * 1024 * 1024  # checked before pixels are decoded: a small file can claim any size
 
 # What Pillow's two plug-ins were seen to raise for damaged files.
@@ -57,7 +60,8 @@ class _Image:
         """Fill the image input.
 
         Raises FAILED_PRECONDITION when the bundle has no preprocessing or needs other inputs besides, and
-        INVALID_ARGUMENT for another format, damaged or cut off data, and more than `MAX_PIXELS` pixels.
+        INVALID_ARGUMENT for another format, damaged or cut off data, and more than `MAX_PIXELS` pixels,
+        or more bytes than the pixels the header claims take uncompressed (and `MAX_METADATA`).
         """
         spec = _image_input(signature)
         data = memoryview(payload).cast("B")
@@ -118,16 +122,19 @@ def _image_input(signature: Signature) -> ImagePreprocess:
     return spec
 
 
-def _bounded(width: int, height: int) -> None:
+def _bounded(width: int, height: int, size: int) -> None:
     if width * height > MAX_PIXELS:
         raise invalid(f"an image of {width} x {height} pixels; at most {MAX_PIXELS} are decoded")
+    bound = MAX_METADATA + _PIXEL * width * height
+    if size > bound:
+        raise invalid(f"a payload of {size} bytes; an image of {width} x {height} pixels takes at most {bound}")
 
 
 def _turbo(data: memoryview) -> Array | None:
     """Return the pixels; None for CMYK, which simplejpeg does not turn into RGB as Pillow does."""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-        _bounded(width, height)
+        _bounded(width, height, len(data))
         pixels: Array | None = None if colours in {"CMYK", "YCCK"} else simplejpeg.decode_jpeg(data, "RGB")
     except ValueError as exc:
         raise invalid(f"the JPEG cannot be decoded: {exc}") from exc
@@ -138,7 +145,7 @@ def _pillow(kind: type[ImageFile.ImageFile], data: memoryview, name: str) -> Arr
     # The plug-in's class is used by itself: Image.open would try further formats, and warns about sizes we refuse.
     try:
         with kind(io.BytesIO(data)) as image:
-            _bounded(*image.size)
+            _bounded(*image.size, len(data))
             image.load()
             return _rgb(image)
     except _PILLOW_ERRORS as exc:

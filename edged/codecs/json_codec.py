@@ -8,7 +8,8 @@ Source of the forms: https://www.tensorflow.org/tfx/serving/api_rest, "Predict A
 The answer has the request's form; one whose outputs share no batch dimension has no rows and is given in columns.
 `signature_name` may be there and must then be the bundle's one signature. Numbers are written so that a float32 read
 back is the same.
-Beyond TF Serving: `classes` and the annotations stand beside the outputs as further keys.
+Beyond TF Serving: `classes` and the annotations stand beside the outputs as further keys, and in column form a leading
+batch dimension of 1 may be left out, as in npy and CBOR.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from edged import schema
 from edged.bundle import Signature
 from edged.codecs import nested
 from edged.codecs.base import HINT, NO_ANNOTATIONS, Array
-from edged.codecs.common import all_finite, answer, describe, first_false, in_order, invalid
+from edged.codecs.common import (
+    all_finite,
+    answer,
+    describe,
+    first_false,
+    in_order,
+    invalid,
+    refuse_too_large,
+    refuse_too_many,
+)
 from edged.errors import Code, RequestError
 from edged.request import Buffer
 
@@ -41,11 +51,12 @@ class Json:
 
     def decode(self, payload: Buffer, signature: Signature, into: Sequence[Array]) -> Mapping[str, object] | None:
         """Fill `into`; raises INVALID_ARGUMENT as `nested.fill` does, and for anything but the two forms."""
-        body = _parse(payload, signature.name)
+        refuse_too_large(memoryview(payload).nbytes, signature, text=True)
+        body = _parse(payload, signature)
         rows = "instances" in body
         values = _rows(body["instances"], signature) if rows else _columns(body["inputs"], signature)
         for value, spec, array in zip(values, signature.inputs, into, strict=True):
-            nested.fill(value, spec, array)
+            nested.fill(value if rows else _batched(value, array.shape), spec, array)
         return None if rows else {FORM: COLUMNS}
 
     def encode(
@@ -62,9 +73,11 @@ class Json:
         return _dump(answer(body, outputs, signature, annotations))
 
 
-def _parse(payload: Buffer, name: str) -> dict[str, Any]:
+def _parse(payload: Buffer, signature: Signature) -> dict[str, Any]:
     try:
-        body = json.loads(str(payload, "utf-8"), parse_constant=_refuse_constant, object_pairs_hook=schema.unique_pairs)
+        text = str(payload, "utf-8")
+        refuse_too_many(text.count("[") + text.count("{"), signature)
+        body = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=schema.unique_pairs)
     except RecursionError:
         raise invalid("not valid JSON: nested too deeply") from None
     except ValueError as exc:  # not UTF-8, not JSON, a key given twice, an integer of thousands of digits
@@ -74,6 +87,7 @@ def _parse(payload: Buffer, name: str) -> dict[str, Any]:
     unknown = sorted(set(body) - _KEYS)
     if unknown:
         raise invalid(f"unknown key {describe(unknown[0])}; known: {', '.join(sorted(_KEYS))}")
+    name = signature.name
     if name and body.get("signature_name", name) != name:
         raise invalid(f"signature_name: the model has {name!r}, got {describe(body['signature_name'])}")
     return body
@@ -106,6 +120,14 @@ def _columns(inputs: object, signature: Signature) -> list[object]:
     if len(signature.inputs) == 1:
         return [inputs]
     raise invalid(f'"inputs": expected an object by input name, got {describe(inputs)}')
+
+
+def _batched(value: object, shape: tuple[int, ...]) -> object:
+    """Return the value with the leading dimension of 1 that was left out, as npy and CBOR may leave it out."""
+    depth, inner = 0, value
+    while isinstance(inner, list) and depth < len(shape):
+        depth, inner = depth + 1, inner[0] if inner else None
+    return [value] if shape[:1] == (1,) and depth == len(shape) - 1 else value
 
 
 def _have_rows(outputs: Sequence[Array]) -> bool:

@@ -2,8 +2,8 @@
 
 Nothing is guessed by numpy, which would turn "1.5" and True into numbers and one long string into a huge array. The
 lists are flattened level by level while their lengths are those of the shape, so the work is bounded by the model's
-input whatever was sent (a CBOR payload can hold one list many times, or within itself). Lists of plain numbers run no
-Python code per value.
+input whatever was sent, one list many times or within itself included. Lists of plain numbers run no Python code per
+value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _leaves(value: object, shape: tuple[int, ...]) -> list[Any] | None:
     """Return the values in C order; None when the lists do not have this shape."""
     level: list[Any] = [value]
     for size in shape:
-        if any(type(item) is not list or len(item) != size for item in level):
+        if not set(map(type, level)) <= {list} or not set(map(len, level)) <= {size}:
             return None
         level = list(chain.from_iterable(level))
     return level

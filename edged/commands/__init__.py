@@ -11,7 +11,8 @@ class Command(Protocol):
     """What the module of a command holds.
 
     HELP: one line. EPILOG: examples that run as they stand. `configure` adds arguments; `run` returns the exit code and
-    raises EdgedError for a mistake of the user's.
+    raises EdgedError for a mistake of the user's. LOG_LEVEL, if it is there: the least severe message that is logged
+    where --log-level is not given, else `warning`.
     """
 
     HELP: str

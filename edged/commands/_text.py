@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from edged.bundle import TensorSpec
+from edged.shown import plain
 
 
 def table(rows: Iterable[Sequence[str]], indent: str = "  ") -> str:
-    """Lay rows out in columns two spaces apart; each line ends in a newline."""
-    lines = [list(row) for row in rows]
+    """Lay rows out in columns two spaces apart; each line ends in a newline.
+
+    Cells may come from files of others: control characters (terminal escapes) are left out.
+    """
+    lines = [[plain(cell) for cell in row] for row in rows]
     count = max(map(len, lines), default=0)
     widths = [max((len(row[i]) for row in lines if i < len(row) - 1), default=0) for i in range(count)]
     return "".join(

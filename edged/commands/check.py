@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edged import assembly, bundle, codecs, topics
+from edged import assembly, brokerurl, bundle, codecs, topics
 from edged import config as configuration
 from edged.bundle import Bundle
 from edged.commands import _text
-from edged.config import Config, ExternalConfig, ModelConfig, StreamConfig
+from edged.config import Config, ModelConfig, StreamConfig
 from edged.errors import BadDataError, ConfigError, EdgedError, ExitCode, RequestError
+from edged.shown import plain, plain_lines
 from edged.streams import Stream
 from edged.yamlload import InvalidConfigError
 
@@ -97,7 +98,7 @@ def _facts(config: Config, findings: Findings) -> dict[str, Any]:
 
 
 def _check_files(config: Config, findings: Findings) -> None:
-    for name in ("ca_file", "cert_file", "key_file"):
+    for name in brokerurl.TLS_FILES:
         path = getattr(config.broker, name)
         if path is not None and not os.access(path, os.R_OK):
             findings.wrong(f"broker.{name}", f"{path} is not there or cannot be read")
@@ -138,7 +139,7 @@ def _model_facts(model: ModelConfig, loaded: Bundle | None) -> dict[str, Any]:
         "bundle": str(model.bundle),
         "content": None if loaded is None else _bundle_facts(loaded),
         "runtime": model.runtime,
-        "delegates": _delegates(model),
+        "delegates": model.delegates if model.delegates == "auto" else list(model.delegates),
         "threads": model.threads,
         "cpus": list(model.cpus),
         "realtime": model.realtime,
@@ -146,12 +147,6 @@ def _model_facts(model: ModelConfig, loaded: Bundle | None) -> dict[str, Any]:
         "warmup": model.warmup,
         "queue": vars(model.queue),
     }
-
-
-def _delegates(model: ModelConfig) -> str | list[str]:
-    if isinstance(model.delegates, ExternalConfig):
-        return f"external {model.delegates.external.library}"
-    return model.delegates if model.delegates == "auto" else list(model.delegates)
 
 
 def _bundle_facts(loaded: Bundle) -> dict[str, Any]:
@@ -193,9 +188,9 @@ def _verdict(findings: Findings) -> dict[str, Any]:
 def _complain(findings: Findings) -> None:
     for error in findings.errors:
         for line in str(error).splitlines():
-            sys.stderr.write(f"edged: {line}\n")
+            sys.stderr.write(f"edged: {plain(line)}\n")
     for warning in findings.warnings:
-        sys.stderr.write(f"edged: warning: {warning}\n")
+        sys.stderr.write(f"edged: warning: {plain(warning)}\n")
 
 
 def _readable(facts: dict[str, Any]) -> str:
@@ -203,7 +198,7 @@ def _readable(facts: dict[str, Any]) -> str:
     parts = [f"device {facts['device']}, {broker['url']} as {broker['client_id']}\n"]
     parts += [f"\nmodel {model['name']}\n" + _text.table(_model_rows(model)) for model in facts["models"]]
     parts += [f"\nstream {stream['name']}\n" + _text.table(_stream_rows(stream)) for stream in facts["streams"]]
-    return "".join(parts) + "\n"
+    return plain_lines("".join(parts)) + "\n"
 
 
 def _model_rows(model: dict[str, Any]) -> Iterator[list[str]]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 
 from edged.client import Client, inputfile, report
+from edged.client.api import DEFAULT_USER
 from edged.client.options import add_broker_options, broker_options
 from edged.client.payloads import Inputs
-from edged.client.status import GONE
+from edged.client.status import NO_STATE, describe
+from edged.clock import now_ns
 from edged.errors import (
     BadDataError,
     Code,
@@ -27,20 +30,25 @@ EPILOG = """examples:
   edged infer --broker mqtts://broker.plant --device cam-1 --model digits photo.jpg --json
   printf '{"inputs": [[1, 2, 3]]}' | edged infer --device press-07 --model har --codec json -
 exit codes:
-  65 the device refused the input, 69 no broker, device or model, 70 anything else"""
+  65 the device refused the input, 69 no broker, device, model or answer in time, 70 anything else"""
 
+_REFUSED = (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.UNIMPLEMENTED)
+_ABSENT = (Code.UNAVAILABLE, Code.NOT_FOUND, Code.DEADLINE_EXCEEDED)
+_OTHER_USER = "where the broker's access rules hang on the login, --user must be the login"
 # The retained status is there at once or not at all.
 _STATUS_WAIT_S = 1.0
+# How a device says that an array has the wrong dtype.
+_OTHER_DTYPE = re.compile(r"expected (?P<expected>(?:u?int|float)\d+|bool), got (?:(?:u?int|float|complex)\d+|bool)\b")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--device", required=True, help="name of the device")
     parser.add_argument("--model", required=True, help="name of the model on it")
-    parser.add_argument("--codec", help="raw, npy, json, jpeg, png or cbor (told by the file where it can)")
+    parser.add_argument("--codec", help="npy, json, cbor, jpeg, png or raw (told by the file where it can)")
     parser.add_argument("--dtype", help="convert the arrays of a .npy, .npz or .csv, for example float32")
     parser.add_argument("--deadline-ms", type=int, default=1000, metavar="N", help="time for the answer (%(default)s)")
-    parser.add_argument("--user", help="level of the reply topic (the username)")
+    parser.add_argument("--user", help=f"level of the reply topics (the login, else {DEFAULT_USER})")
     parser.add_argument("--count", type=int, default=1, metavar="N", help="ask N times, one after the other")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("file", metavar="FILE", help=".npy .npz .csv .json .jpg .png .cbor, raw bytes, or - for stdin")
@@ -76,11 +84,17 @@ def _ask(args: argparse.Namespace, client: Client, inputs: Inputs, codec: str | 
 
 def _explained(error: RequestError, args: argparse.Namespace, client: Client) -> EdgedError:
     """The request's failure as a command's: whose fault it is decides the exit code."""
-    where = f"{args.device}/{args.model}"
-    if error.code is Code.INVALID_ARGUMENT:
-        return BadDataError(where, str(error))
-    absent = error.code in (Code.UNAVAILABLE, Code.NOT_FOUND)
+    where, told, hint = f"{args.device}/{args.model}", str(error), ""
+    if error.code in _REFUSED:
+        found = _OTHER_DTYPE.search(error.message)
+        if found is not None and args.dtype is None:
+            hint = f"try --dtype {found['expected']}"
+        return BadDataError(where, told, hint)
+    if error.code not in _ABSENT:
+        return InternalError(where, told)
     if error.code is Code.DEADLINE_EXCEEDED:
+        # The retained status may come after the deadline was over.
         status = client.status(args.device, _STATUS_WAIT_S)
-        absent = status is None or status.state in GONE
-    return UnavailableError(where, str(error)) if absent else InternalError(where, str(error))
+        told = told.replace(NO_STATE, describe(status, now_ns()))
+        hint = _OTHER_USER if client.user not in (client.login, DEFAULT_USER) else ""
+    return UnavailableError(where, told, hint)

@@ -6,17 +6,17 @@ import argparse
 import dataclasses
 import hashlib
 import json
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from edged import bundle
+from edged import bundle, childprocess
 from edged.bundle import Bundle
-from edged.commands import _text
-from edged.errors import BadDataError, ExitCode, UnavailableError
+from edged.commands import _filekind, _text
+from edged.errors import BadDataError, EdgedError, ExitCode, UnavailableError
+from edged.shown import plain
 
 HELP = "show what is in a bundle or a .tflite model"
 EPILOG = """examples:
@@ -24,9 +24,8 @@ EPILOG = """examples:
   edged inspect har-3.tar --json
   edged inspect model.tflite"""
 
-_DESCRIBE = (sys.executable, "-m", "edged.engines.tflite_describe")
+_DESCRIBE = "edged.engines.tflite_describe"
 _TIMEOUT_S = 60.0
-_MAGIC = b"TFL3"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,25 +39,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the facts. Raises BadDataError when the bundle or the model is bad, whatever it does to the runtime."""
     try:
-        is_model = args.path.is_file() and (args.path.suffix == ".tflite" or _magic(args.path) == _MAGIC)
-        facts, rows = _model(args.path) if is_model else _bundle(bundle.read(args.path))
+        facts, rows = _model(args.path) if _filekind.is_model(args.path) else _bundle(bundle.read(args.path))
     except OSError as exc:
         raise BadDataError(str(args.path), exc.strerror or str(exc)) from exc
     sys.stdout.write(json.dumps(facts, indent=2) + "\n" if args.json else _text.table(rows, ""))
     return ExitCode.OK
 
 
-def _magic(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(8)[4:]
-
-
 def _bundle(loaded: Bundle) -> tuple[dict[str, Any], Iterator[list[str]]]:
     facts = {"path": str(loaded.path), "verified": True, **dataclasses.asdict(loaded.manifest)}
-    return facts, _bundle_rows(loaded)
+    operators, why_not = _counted(loaded)
+    facts["operators"] = operators
+    return facts, _bundle_rows(loaded, f"not counted: {why_not}" if operators is None else _counts(operators))
 
 
-def _bundle_rows(loaded: Bundle) -> Iterator[list[str]]:
+def _counted(loaded: Bundle) -> tuple[dict[str, int] | None, str]:
+    """Return operator → count; None and the reason where no runtime here reads the model, which is no fault of it."""
+    with tempfile.TemporaryDirectory(prefix="edged-inspect-") as folder:
+        # The bytes that were verified: the bundle may be a .tar, or change on disk.
+        model = Path(folder) / bundle.MODEL
+        model.write_bytes(loaded.model)
+        try:
+            operators: dict[str, int] = _described(model)["operators"]
+        except EdgedError as exc:
+            return None, exc.what
+    return operators, ""
+
+
+def _counts(operators: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in operators.items())
+
+
+def _bundle_rows(loaded: Bundle, operators: str) -> Iterator[list[str]]:
     manifest = loaded.manifest
     yield ["bundle", f"{manifest.name} version {manifest.version} (format {manifest.format}), {loaded.path}"]
     yield ["quantize", manifest.quantize + (", stateful" if manifest.stateful else "")]
@@ -73,6 +85,7 @@ def _bundle_rows(loaded: Bundle) -> Iterator[list[str]]:
     if calibration.samples:
         yield ["calibration", f"{calibration.samples} samples from {calibration.source}"]
         yield from (["", f"{r.input}: {r.minimum:g} to {r.maximum:g}"] for r in calibration.ranges)
+    yield ["operators", operators]
     yield from _origin_rows(loaded)
     yield from (
         ["file", f"{name}, {_text.size(entry.size)}, sha256 {entry.sha256[:12]} verified"]
@@ -100,14 +113,10 @@ def _processing_rows(loaded: Bundle) -> Iterator[list[str]]:
         yield ["golden", f"{golden.samples} samples"]
 
 
-def _listed(values: tuple[float, ...]) -> str:
-    return "/".join(f"{value:g}" for value in values)
-
-
 def _origin_rows(loaded: Bundle) -> Iterator[list[str]]:
     needs, made = loaded.manifest.requirements, loaded.manifest.converter
     if needs.ops:
-        yield ["operators", ", ".join(f"{name} {version}" for name, version in needs.ops.items())]
+        yield ["operators (version needed)", ", ".join(f"{name} v{version}" for name, version in needs.ops.items())]
     if needs.loaded_on:
         yield ["loaded on", ", ".join(needs.loaded_on)]
     if made.versions:
@@ -123,20 +132,20 @@ def _model(path: Path) -> tuple[dict[str, Any], Iterator[list[str]]]:
 
 def _described(path: Path) -> dict[str, Any]:
     """Return what the child says. Raises BadDataError, or UnavailableError without a runtime."""
-    command = [*_DESCRIBE, str(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired as exc:
-        raise BadDataError(str(path), f"the runtime did not finish reading it in {_TIMEOUT_S:.0f} s") from exc
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
-        raise BadDataError(str(path), f"it kills the runtime that reads it ({name})", "damaged, or made to do harm")
-    if done.returncode != 0:
-        reason = (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"])[-1]
-        kind = UnavailableError if done.returncode == ExitCode.UNAVAILABLE else BadDataError
-        raise kind(str(path), reason)
-    facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return facts
+    with childprocess.start_answering(_DESCRIBE, str(path.absolute())) as child:
+        try:
+            return childprocess.answer(child, _TIMEOUT_S)
+        except childprocess.NoAnswerError as exc:
+            raise _refusal(str(path), exc) from exc
+
+
+def _refusal(path: str, exc: childprocess.NoAnswerError) -> EdgedError:
+    """Return the runtime's own words where it refused the model, else how its process ended."""
+    if exc.code == ExitCode.UNAVAILABLE:
+        return UnavailableError(path, plain(exc.said))
+    if exc.code == ExitCode.BAD_DATA:
+        return BadDataError(path, plain(exc.said))
+    return BadDataError(path, f"the process that reads it {exc}", "damaged, or made to do harm")
 
 
 def _model_rows(facts: dict[str, Any]) -> Iterator[list[str]]:
@@ -146,11 +155,11 @@ def _model_rows(facts: dict[str, Any]) -> Iterator[list[str]]:
         yield from ([kind[:-1], _tensor(tensor)] for tensor in facts[kind])
     for name, ends in facts["signatures"].items():
         yield ["signature", f"{name}: {', '.join(ends['inputs'])} → {', '.join(ends['outputs'])}"]
-    yield ["operators", ", ".join(f"{name} {count}" for name, count in facts["operators"].items())]
+    yield ["operators", _counts(facts["operators"])]
 
 
 def _tensor(tensor: dict[str, Any]) -> str:
-    text = f"{tensor['name']}: {tensor['dtype']} {_text.shape(tensor['shape'])}"
+    told = f"{tensor['name']}: {tensor['dtype']} {_text.shape(tensor['shape'])}"
     if len(tensor["scales"]) == 1:
-        return f"{text}, scale {tensor['scales'][0]:g}, zero point {tensor['zero_points'][0]}"
-    return f"{text}, {len(tensor['scales'])} scales" if tensor["scales"] else text
+        return f"{told}, scale {tensor['scales'][0]:g}, zero point {tensor['zero_points'][0]}"
+    return f"{told}, {len(tensor['scales'])} scales" if tensor["scales"] else told

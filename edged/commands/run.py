@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import os
 import signal
@@ -12,9 +13,12 @@ from pathlib import Path
 from edged import config as configuration
 from edged.config import Config
 from edged.errors import ExitCode
+from edged.session import may_resume
+from edged.transports import open_transport
 from edged.transports.base import Transport
 
 HELP = "serve models on this device over MQTT"
+LOG_LEVEL = "info"
 EPILOG = """examples:
   edged run -c /etc/edged/edged.yaml
   edged check -c edged.yaml && edged run -c edged.yaml
@@ -30,11 +34,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until told to stop. Raises an EdgedError when the configuration or a bundle is wrong."""
-    config = configuration.load(args.config)
-    logging.getLogger().setLevel((args.log_level or config.log_level).upper())
-    from edged.daemon import Daemon  # noqa: PLC0415  # numpy and the rest, once the configuration is known to be right
+    # A hang-up that comes before there is a daemon to read again must not end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    config = _load(args)
+    logging.getLogger().setLevel(config.log_level.upper())
+    from edged.daemon import Daemon, own_filters  # noqa: PLC0415  # numpy and the rest, for a right configuration only
 
-    daemon = Daemon(config, _transport(config), args.config)
+    filters = [*own_filters(config), *(stream.topic for stream in config.streams)]
+    daemon = Daemon(config, _transport(config, resume=may_resume(config.state_dir, filters)), lambda: _load(args))
     signal.signal(signal.SIGTERM, lambda *_: daemon.request_stop())
     signal.signal(signal.SIGINT, lambda *_: daemon.request_stop())
     signal.signal(signal.SIGHUP, lambda *_: daemon.request_reload())
@@ -51,23 +58,24 @@ def run(args: argparse.Namespace) -> int:
     os._exit(ExitCode.INTERNAL)
 
 
-def _transport(config: Config) -> Transport:
-    from edged.transports.mqtt import MqttSettings, MqttTransport  # noqa: PLC0415  # paho, only for the daemon itself
+def _load(args: argparse.Namespace) -> Config:
+    """Read the configuration; what the command line says goes before it, at the start and at each reload."""
+    config = configuration.load(args.config)
+    return dataclasses.replace(config, log_level=args.log_level) if args.log_level else config
 
-    broker, address = config.broker, config.broker.address
-    settings = MqttSettings(
-        host=address.host,
-        port=address.port,
+
+def _transport(config: Config, *, resume: bool) -> Transport:
+    broker = config.broker
+    return open_transport(
+        broker.url,
         client_id=config.client_id,
         protocol=broker.protocol,
         keepalive_s=broker.keepalive_s,
         session_expiry_s=broker.session_expiry_s,
         username=broker.username,
         password=broker.password(),
-        tls=address.tls,
         ca_file=broker.ca_file,
         cert_file=broker.cert_file,
         key_file=broker.key_file,
-        resume=True,
+        resume=resume,
     )
-    return MqttTransport(settings)

@@ -28,11 +28,6 @@ def run(args: argparse.Namespace) -> int:
     if args.name is None:
         sys.stdout.write(_text.table(([name, _first_words(path)] for name, path in sorted(samples.items())), ""))
         return ExitCode.OK
-    if args.name == "reference":
-        from edged.config_reference import reference  # noqa: PLC0415  # made from the classes, so it is never old
-
-        sys.stdout.write(reference())
-        return ExitCode.OK
     path = samples.get(args.name.removesuffix(".yaml"))
     if path is None:
         close = hint(args.name, samples)
@@ -43,11 +38,9 @@ def run(args: argparse.Namespace) -> int:
 
 def find() -> dict[str, Path]:
     """Return name → file; a name is the path below `configs/`, without `.yaml`. Raises UnavailableError without any."""
-    package = Path(__file__).resolve().parent.parent
-    # In a wheel the samples lie inside the package, in a source tree beside it.
-    root = next((place for place in (package / "configs", package.parent / "configs") if place.is_dir()), None)
-    if root is None:
-        raise UnavailableError("samples", "this installation has none", "install edged from its wheel")
+    root = Path(__file__).resolve().parent.parent / "configs"
+    if not root.is_dir():
+        raise UnavailableError("samples", f"no directory {root}", "install edged from its wheel")
     files = (path for path in sorted(root.rglob("*")) if path.is_file() and not path.name.startswith((".", "README")))
     return {path.relative_to(root).as_posix().removesuffix(".yaml"): path for path in files}
 

@@ -9,14 +9,14 @@ import sys
 import threading
 
 from edged import topics
-from edged.client.connection import mqtt_transport, requester_settings
+from edged.client.connection import no_connection, requester
 from edged.client.fleet import Fleet
-from edged.client.options import add_broker_options, broker_options
-from edged.client.status import GONE
+from edged.client.options import add_broker_options, broker_options, seconds
 from edged.client.toptable import document, screen
 from edged.clock import NS_PER_S, now_ns, wall_s
+from edged.contract import GONE
 from edged.errors import ExitCode, UnavailableError, UsageError
-from edged.transports.base import Subscription
+from edged.transports.base import Denied, Subscription
 
 HELP = "watch devices, their models and latencies"
 EPILOG = """examples:
@@ -36,12 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--device", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
     parser.add_argument(
-        "--interval", type=float, default=2.0, metavar="S", help="seconds between updates (%(default)s)"
+        "--interval", type=seconds, default=2.0, metavar="S", help="seconds between updates (%(default)s)"
     )
     parser.add_argument("--stages", action="store_true", help="one more row for each stage of a request")
     parser.add_argument("--once", action="store_true", help="print once, when each device has reported")
     parser.add_argument(
-        "--wait", type=float, default=15.0, metavar="S", help="with --once, the longest wait (%(default)s)"
+        "--wait", type=seconds, default=15.0, metavar="S", help="with --once, the longest wait (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document at each update")
     add_broker_options(parser)
@@ -50,18 +50,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show until interrupted, or once; raises UnavailableError when there is no broker, or with --once no device."""
     if args.interval <= 0:
-        raise UsageError("--interval", f"must be more than 0, got {args.interval:g}")
+        raise UsageError("--interval", "must be more than 0")
     for name in args.device:
         if not topics.valid_level(name):
             raise UsageError("--device", f"{name!r} cannot be a device's name")
     fleet, connection = Fleet(frozenset(args.device)), _Connection()
-    settings = requester_settings(args.broker, broker_options(args))
-    transport = mqtt_transport(settings)
+    broker = requester(args.broker, broker_options(args))
+    transport = broker.open()
     subscriptions = [Subscription(topic, 1) for topic in fleet.filters()]
     transport.start(fleet.take, subscriptions, on_connection=connection.note)
     try:
-        connection.wait(f"{settings.host}:{settings.port}", args.connect_timeout)
-        return _once(args, fleet) if args.once else _live(args, fleet, connection)
+        connection.wait(broker.where, args.connect_timeout)
+        return _once(args, fleet, broker.where) if args.once else _live(args, fleet, connection)
     finally:
         transport.stop()
 
@@ -70,26 +70,27 @@ class _Connection:
     """Whether there is a connection, and if not, why."""
 
     def __init__(self) -> None:
-        self._up = threading.Event()
+        self._known = threading.Event()
         self.trouble = "still connecting"
 
     def note(self, connected: bool, detail: str) -> None:
         self.trouble = "" if connected else detail
-        if connected:
-            self._up.set()
+        if connected or isinstance(detail, Denied):
+            self._known.set()
 
     def wait(self, broker: str, timeout_s: float) -> None:
-        if not self._up.wait(timeout_s):
-            raise UnavailableError(broker, f"no connection within {timeout_s:g} s: {self.trouble}")
+        self._known.wait(timeout_s)
+        if self.trouble:
+            raise no_connection(broker, timeout_s, self.trouble)
 
 
-def _once(args: argparse.Namespace, fleet: Fleet) -> int:
+def _once(args: argparse.Namespace, fleet: Fleet, broker: str) -> int:
     pause, begun_ns = threading.Event(), now_ns()
     while not _complete(fleet, begun_ns) and now_ns() - begun_ns < args.wait * NS_PER_S:
         pause.wait(_POLL_S)
     if not fleet.snapshot():
         named = ", ".join(args.device) or "no device"
-        raise UnavailableError(args.broker.rpartition("@")[2], f"{named}: nothing heard within {args.wait:g} s")
+        raise UnavailableError(broker, f"{named}: nothing heard within {args.wait:g} s")
     sys.stdout.write(_text(args, fleet, None))
     return ExitCode.OK
 

@@ -1,8 +1,8 @@
 """One payload of a sensor topic → samples. Bytes in, values out; never raises, whatever the bytes.
 
 The columns of a sample are `fields`, then `seq`, then `time`, each of the last two only where it is configured and not
-among `fields` already. `seq` and `time` mark a sample's place; they are no features, even when `fields` lists them
-(which is how a CSV says that they come first).
+among `fields` already. `seq` and `time` mark a sample's place; they are no features, even when `fields` lists them.
+A stream whose messages begin with `seq` or `time` lists it first in `fields`, to give the columns that order.
 
 json   an object with the columns as keys, or a list of the columns in order; a list of such is several samples
 csv    ASCII, one sample a line, the columns in order, separated by commas; no header

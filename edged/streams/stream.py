@@ -5,7 +5,7 @@ Rules it keeps:
   whether something is missing.
 - Nothing is dropped without being counted, and nothing a sensor sends makes `on_message` raise.
 - Memory is bounded: `max_keys` windows; the key not heard of for longest makes room for a new one.
-Cost: some 10 µs a sample on the network thread; the model's work is done elsewhere.
+Cost: a sample is decoded and stored on the network thread; the model's work is done elsewhere.
 """
 
 from __future__ import annotations

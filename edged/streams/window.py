@@ -1,7 +1,7 @@
 """Samples in, full windows out, from one preallocated buffer.
 
-`length` samples make a window; the next begins `hop` samples after it: below `length` they overlap, at `length` they
-tumble, above it the samples between are skipped. Cost: one copy in, and one move of the overlap a window.
+`length` samples make a window; the next begins `hop` samples after it, at most `length`: below it they overlap, at it
+they tumble. Cost: one copy in, and one move of the overlap a window.
 """
 
 from __future__ import annotations
@@ -17,30 +17,25 @@ FloatArray = npt.NDArray[np.float32]
 class Window:
     """The window of one key: float32 (length, features)."""
 
-    __slots__ = ("_buffer", "_fill", "_hop", "_skip")
+    __slots__ = ("_buffer", "_fill", "_hop")
 
     def __init__(self, length: int, hop: int, features: int) -> None:
         self._buffer = np.empty((length, features), np.float32)
         self._hop = hop
-        self._fill = self._skip = 0
+        self._fill = 0
 
     @property
     def begun(self) -> bool:
         """Whether a restart would lose anything."""
-        return bool(self._fill or self._skip)
+        return self._fill > 0
 
     def restart(self) -> None:
         """Forget what has been gathered: the next sample is the first of a window."""
-        self._fill = self._skip = 0
+        self._fill = 0
 
     def push(self, rows: FloatArray) -> Iterator[FloatArray]:
         """Take samples (count, features) in; yields each full window, valid until the next step. Exhaust it."""
         while len(rows):
-            if self._skip:
-                skipped = min(self._skip, len(rows))
-                self._skip -= skipped
-                rows = rows[skipped:]
-                continue
             taken = min(len(self._buffer) - self._fill, len(rows))
             self._buffer[self._fill : self._fill + taken] = rows[:taken]
             self._fill += taken
@@ -50,7 +45,6 @@ class Window:
                 self._advance()
 
     def _advance(self) -> None:
-        kept = max(0, len(self._buffer) - self._hop)
-        self._skip = max(0, self._hop - len(self._buffer))
-        self._buffer[:kept] = self._buffer[len(self._buffer) - kept :]
+        kept = len(self._buffer) - self._hop
+        self._buffer[:kept] = self._buffer[self._hop :]
         self._fill = kept

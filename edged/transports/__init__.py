@@ -21,8 +21,11 @@ def open_transport(url: str, **options: Any) -> Transport:
 
     options: the fields of the transport's own settings. Raises UsageError on an unknown scheme or a bad URL.
     """
-    scheme = url.partition("://")[0].lower()
+    scheme, separator, _ = url.partition("://")
+    scheme = scheme.lower()
     if scheme not in MODULES:
-        raise UsageError("transport", f"unknown scheme {scheme!r}", f"one of {', '.join(sorted(MODULES))}")
+        # Without "://" it is the whole URL, which may hold a password.
+        shown = f"unknown scheme {scheme[:20]!r}" if separator and scheme.isalnum() else "no scheme in the URL"
+        raise UsageError("transport", shown, f"one of {', '.join(sorted(MODULES))}")
     transport: Transport = import_module(MODULES[scheme]).open_url(url, **options)
     return transport

@@ -3,6 +3,7 @@
 Rules every transport keeps (tests/contract/test_transports.py runs them on each):
 - `on_message` runs on the transport's own thread; nothing it raises stops that thread.
 - `publish` never blocks and never raises; False means the message was dropped, and `stats()` counted it.
+- `refusal` tells a message that can never be sent (a wrong topic, too large) from one that may be sent later.
 - `on_sent(ns)` is called once, when the last byte was handed to the kernel (or to the receiver, in process).
 - `stop` flushes what was accepted, within its bound, then disconnects cleanly (no will).
 """
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from edged.request import Buffer, OnSent
+
+MAX_QOS = 2
 
 
 @dataclass(slots=True)
@@ -43,8 +46,14 @@ class Subscription:
     qos: int
 
 
+class Denied(str):
+    """A reason why there is no connection that trying again will hardly mend: the broker refuses the login."""
+
+    __slots__ = ()
+
+
 OnMessage = Callable[[Message], None]
-# (connected, detail): detail is a protocol name on True, the reason on False.
+# (connected, detail): detail is a protocol name on True, the reason on False (`Denied` where waiting is in vain).
 OnConnection = Callable[[bool, str], None]
 
 
@@ -65,6 +74,9 @@ class Transport(Protocol):
 
     def publish(self, message: Message, on_sent: OnSent | None = None) -> bool:
         """Queue one message; False when it was dropped (counted). Any thread."""
+
+    def refusal(self, message: Message) -> str:
+        """Return why `publish` will refuse this message as long as the connection is what it is; "" if it need not."""
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Flush, disconnect cleanly, end the thread."""

@@ -17,11 +17,9 @@ from edged.clock import now_ns
 from edged.errors import InternalError, UsageError
 from edged.filters import matches, valid_filter, valid_topic
 from edged.request import OnSent
-from edged.transports.base import Message, OnConnection, OnMessage, Subscription
+from edged.transports.base import MAX_QOS, Message, OnConnection, OnMessage, Subscription
 from edged.transports.counters import Counters
 
-_SCHEME = "loopback://"
-_MAX_QOS = 2
 _COUNTERS = (
     "connects", "disconnects", "received", "sent", "callback_errors",
     "dropped_invalid", "dropped_stopped", "dropped_inbox_full",
@@ -32,7 +30,7 @@ _buses_lock = threading.Lock()
 
 def open_url(url: str, *, max_inbox_messages: int = 10_000) -> LoopbackTransport:
     """Return a transport on the process's bus of that name: `loopback://NAME`."""
-    name = url.removeprefix(_SCHEME)
+    name = url.partition("://")[2]
     with _buses_lock:
         bus = _buses.setdefault(name, LoopbackBus())
     return LoopbackTransport(bus, max_inbox_messages=max_inbox_messages)
@@ -116,7 +114,7 @@ class LoopbackTransport:
         if not self._connected:
             self._counters.add("dropped_stopped")
             return False
-        if not valid_topic(message.topic) or not 0 <= message.qos <= _MAX_QOS:
+        if self.refusal(message):
             self._counters.add("dropped_invalid")
             return False
         self._bus.route(replace(message, payload=bytes(message.payload)))
@@ -124,6 +122,12 @@ class LoopbackTransport:
         if on_sent is not None:
             self._counters.guard(on_sent, now_ns())
         return True
+
+    def refusal(self, message: Message) -> str:
+        """Return what is wrong with the topic or the QoS; any size passes."""
+        if not valid_topic(message.topic):
+            return f"not a topic to publish to: {message.topic[:80]!r}"
+        return "" if 0 <= message.qos <= MAX_QOS else f"QoS is 0, 1 or 2, not {message.qos}"
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Leave the bus, deliver what is in the inbox, end the thread. No will."""

@@ -33,7 +33,7 @@ _COUNTERS = (
     "connects", "disconnects", "connect_failures", "received", "sent", "publishes_refused", "subscriptions_refused",
     "callback_errors", "client_errors", "dropped_poison",
     "dropped_disconnected", "dropped_connection_lost", "dropped_outgoing_full", "dropped_too_large",
-    "dropped_invalid", "dropped_stopped", "dropped_bad_topic",
+    "dropped_invalid", "dropped_stopped", "dropped_bad_topic", "dropped_properties",
 )  # fmt: skip
 
 
@@ -74,6 +74,7 @@ class MqttTransport:
         self._on_message = on_message
         link.client.on_message = self._incoming
         link.client.on_publish = self._published
+        link.client.flooded = lambda: self._counters.add("dropped_properties")
         self._link = link
         try:
             link.start(will)
@@ -95,7 +96,7 @@ class MqttTransport:
         link = self._link
         if link is None or link.stopped:
             return self._drop("dropped_stopped")
-        if entry.size > mqtt_properties.MAX_PACKET or 0 < link.max_packet < entry.size:
+        if entry.size > self._largest():
             return self._drop("dropped_too_large")
         if message.qos == 0 and not link.connected:
             return self._drop("dropped_disconnected")
@@ -105,6 +106,16 @@ class MqttTransport:
         payload = message.payload if isinstance(message.payload, bytes) else bytes(message.payload)
         info = link.client.publish(message.topic, payload, message.qos, message.retain, properties)
         return self._enter(info, entry)
+
+    def refusal(self, message: Message) -> str:
+        """Return what is wrong with the message, or that its packet is larger than the broker or the settings allow."""
+        try:
+            mqtt_properties.check(message)
+            size = mqtt_properties.wire_size(message, mqtt_properties.pack(message))
+        except ValueError as error:
+            return str(error)
+        largest = self._largest()
+        return f"its packet has {size} bytes, the largest may have {largest}" if size > largest else ""
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Wait for what was accepted, disconnect cleanly, end the thread; all within about twice `timeout_s`."""
@@ -123,6 +134,11 @@ class MqttTransport:
         waiting_bytes, waiting = self._ledger.load()
         facts = self._link.facts() if self._link is not None else {}
         return {**self._counters.snapshot(), **facts, "outgoing_bytes": waiting_bytes, "outgoing_messages": waiting}
+
+    def _largest(self) -> int:
+        """Return the most bytes that a packet may have."""
+        told = self._link.max_packet if self._link is not None else 0
+        return min(told or mqtt_properties.MAX_PACKET, self.settings.max_outgoing_bytes, mqtt_properties.MAX_PACKET)
 
     def _drop(self, counter: str) -> bool:
         self._counters.add(counter)

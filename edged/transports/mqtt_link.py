@@ -20,7 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edged.clock import now_ns
 from edged.transports import mqtt_properties
-from edged.transports.base import Message, OnConnection, Subscription
+from edged.transports.base import Denied, Message, OnConnection, Subscription
 from edged.transports.counters import Counters
 from edged.transports.mqtt_ledger import Ledger
 from edged.transports.mqtt_paho import make_client
@@ -31,6 +31,9 @@ _log = logging.getLogger(__name__)
 _VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
 _UNSUPPORTED_VERSION = 132
 _NOT_ALLOWED = frozenset({134, 135, 138})  # bad user name or password, not authorized, banned
+# What a port that speaks no TLS makes of OpenSSL's first bytes.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"})
+_TLS_HINT = " (does this port speak TLS? mqtts:// is for one that does, most often 8883)"
 # Connections in a row that carried acknowledged messages, brought not one acknowledgement and died.
 _BARREN_LIMIT = 5
 
@@ -54,7 +57,7 @@ class Link:
         self._thread: threading.Thread | None = None
         self._accepted_ns = 0
         self._ever_accepted = False
-        self._reason, self._refusal = "", 0
+        self._reason, self._refusal, self._unreached = "", 0, False
         self._reported: tuple[bool, str] | None = None
         self._barren = self._acknowledged = 0
         self.connected = False
@@ -122,6 +125,7 @@ class Link:
     def _attempt(self) -> bool:
         """Connect and serve until the connection ends; returns whether TCP (and TLS) came up."""
         self._reason, self._refusal, self._accepted_ns, self._acknowledged = "", 0, 0, 0
+        self._unreached = False
         answering = False
         try:
             self._connect()
@@ -131,9 +135,12 @@ class Link:
             while self.client.loop() == MQTTErrorCode.MQTT_ERR_SUCCESS and not self._abort:
                 pass
         except ssl.SSLError as error:
-            self._reason = f"TLS: {error}"
-        except OSError as error:
-            self._reason = f"cannot reach {self._where}: {error.strerror or error}"
+            self._reason = f"TLS: {error}{_TLS_HINT if _no_tls(error) else ''}"
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that IDNA cannot encode
+            self._reason = f"{getattr(error, 'strerror', None) or error}"
+            if self._settings.tls and isinstance(error, ConnectionResetError):
+                self._reason += _TLS_HINT
+            self._unreached = not answering
         except Exception as error:  # noqa: BLE001 (the thread's top: a fault in the client must not end the daemon's ears)
             _log.exception("the MQTT client failed; a new connection is made")
             self._counters.add("client_errors")
@@ -200,9 +207,18 @@ class Link:
         if self._reported == (connected, detail):
             return
         self._reported = (connected, detail)
-        _log.log(logging.INFO if connected else logging.WARNING, "%s: %s", self._where, detail)
+        self._log(connected=connected, detail=detail)
         if self._on_connection is not None:
             self._counters.guard(self._on_connection, connected, detail)
+
+    def _log(self, *, connected: bool, detail: str) -> None:
+        quiet = self._settings.quiet
+        if connected:
+            _log.log(logging.DEBUG if quiet else logging.INFO, "connected to %s with %s", self._where, detail)
+            return
+        what = ("cannot reach " if self._unreached else "") + "%s: %s"
+        what += "" if "; trying" in detail else "; trying again"
+        _log.log(logging.DEBUG if quiet else logging.WARNING, what, self._where, detail)
 
     def _on_connect(
         self,
@@ -231,7 +247,7 @@ class Link:
         self._refusal = reason.value
         self._reason = f"refused by the broker: {reason}"
         if reason.value in _NOT_ALLOWED:
-            self._reason += " (check user name, password or certificate)"
+            self._reason = Denied(f"{self._reason} (check user name, password or certificate)")
 
     def _on_disconnect(
         self,
@@ -257,8 +273,7 @@ class Link:
 
     def _purge(self, limit: int, counter: str) -> None:
         """Take waiting messages larger than `limit` bytes out of the client and queue the others again."""
-        drop = getattr(self.client, "drop_out_messages", None)  # paho 2.2
-        for old in drop() if drop else ():
+        for old in self.client.drop_out_messages():
             entry = self._ledger.forget(old.mid)
             if entry is not None and entry.size > limit:
                 self._ledger.release(entry.size)
@@ -268,6 +283,10 @@ class Link:
             info = self.client.publish(old.topic, old.payload, old.qos, old.retain, old.properties)
             if entry is not None:
                 self._ledger.enter(info.mid, entry)
+
+
+def _no_tls(error: ssl.SSLError) -> bool:
+    return isinstance(error, ssl.SSLEOFError) or error.reason in _NO_TLS
 
 
 def _lost(reason: ReasonCode) -> str:

@@ -13,16 +13,22 @@ from collections.abc import Callable
 from typing import Any
 
 import paho.mqtt
-from paho.mqtt.client import Client, MQTTMessageInfo
+from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from edged.clock import now_ns
 from edged.errors import BadDataError
+from edged.transports import mqtt_properties
 from edged.transports.mqtt_settings import MqttSettings
 
 _PUBLISH = 0x30
-_MARKS_WRITTEN_FOR = frozenset({"2.1.0", "2.2.0"})
-_HOOKS = ("_sock_recv", "_sock_send", "_packet_queue", "_mid_generate")
+_MARKS_WRITTEN_FOR = frozenset({"2.2.0"})
+_HOOKS = (
+    "_sock_recv", "_sock_send", "_packet_queue", "_mid_generate", "_handle_publish", "_handle_on_message",
+    "_send_puback", "_send_pubrec",
+)  # fmt: skip
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
 
@@ -47,6 +53,7 @@ class StockClient(Client):
             reconnect_on_failure=False,
         )
         self._drive = drive
+        self.flooded: Callable[[], None] = lambda: None  # called for each message dropped for its many properties
 
     def loop_forever(self, timeout: float = 1.0, retry_first_connection: bool = False) -> MQTTErrorCode:  # noqa: ARG002 (paho's signature)
         """Run the transport's own loop, which reconnects with jitter and says why a connection failed."""
@@ -137,6 +144,34 @@ class MarkedClient(StockClient):
         while self._ends and self._ends[0][0] <= self._sent:
             self._written(self._ends.popleft()[1], now_ns())
         return count
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        """Hand on a message of MQTT 5. paho copies the payload, and all properties that follow, for each property.
+
+        A message with too many of them is acknowledged, so that it does not come again, and dropped.
+        """
+        command, packet = self._in_packet["command"], self._in_packet["packet"]
+        qos = command >> 1 & 3
+        head = mqtt_properties.publish_head(packet, qos) if self._protocol == MQTTProtocolVersion.MQTTv5 else None
+        if head is None:  # another version, or malformed: paho has the words for it
+            return super()._handle_publish()
+        if mqtt_properties.too_many(head.properties):
+            self.flooded()
+            return self._acknowledge(qos, head.mid)
+        if qos not in (0, 1):
+            return super()._handle_publish()
+        message = MQTTMessage(head.mid, head.topic)
+        message.dup, message.qos, message.retain = bool(command & 8), qos, bool(command & 1)
+        message.properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho leaves it untyped
+        message.properties.unpack(head.properties)  # type: ignore[no-untyped-call]  # as above
+        message.payload = bytes(memoryview(packet)[head.payload_at :])
+        self._handle_on_message(message)
+        return self._acknowledge(qos, head.mid)
+
+    def _acknowledge(self, qos: int, mid: int) -> MQTTErrorCode:
+        if qos == 0:
+            return MQTTErrorCode.MQTT_ERR_SUCCESS
+        return self._send_puback(mid) if qos == 1 else self._send_pubrec(mid)
 
     def _mid_generate(self) -> int:
         mid = super()._mid_generate()

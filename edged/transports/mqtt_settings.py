@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import SplitResult, unquote, urlsplit
 
+from edged import brokerurl
 from edged.errors import UsageError
 
 ProtocolName = Literal["auto", "5", "3.1.1"]
-DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
 @dataclass(frozen=True)
@@ -19,14 +18,16 @@ class MqttSettings:
 
     client_id: empty lets the transport make a random one, which `resume` forbids.
     session_expiry_s: how long the broker keeps the MQTT 5 session after the connection ends; 0 keeps none.
-    resume: take up the session an earlier process left (never a clean start); else only the first connect is clean.
+    resume: also the first connect takes up the session that the broker kept from an earlier process. Otherwise the
+        first connect discards that session, and later ones resume this process's own.
     max_outgoing_*: bounds of what was accepted and is not yet written (QoS 0) or acknowledged (QoS 1).
     retry_v5_s: with protocol "auto", how long MQTT 3.1.1 is kept before a new connection tries MQTT 5 again.
     nodelay, quickack: TCP_NODELAY, and TCP_QUICKACK re-armed at each packet; off only to measure what they give.
+    quiet: the state of the connection is logged as `debug`, for an owner who tells it himself.
     """
 
     host: str
-    port: int = 1883
+    port: int = brokerurl.DEFAULT_PORTS["mqtt"]
     client_id: str = ""
     protocol: ProtocolName = "auto"
     keepalive_s: int = 30
@@ -46,44 +47,29 @@ class MqttSettings:
     max_outgoing_messages: int = 10_000
     nodelay: bool = True
     quickack: bool = True
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         if self.protocol not in ("auto", "5", "3.1.1"):
             raise UsageError("protocol", f"{self.protocol!r} is not one of auto, 5, 3.1.1")
         if self.resume and not self.client_id:
             raise UsageError("client_id", "a session can only be resumed under a fixed client id")
-        if self.key_file and not self.cert_file:
-            raise UsageError("key_file", "a key needs its certificate", "set cert_file")
+        ca, cert, key = (getattr(self, name) is not None for name in brokerurl.TLS_FILES)
+        wrong = next(brokerurl.tls_problems(tls=self.tls, ca=ca, cert=cert, key=key), None)
+        if wrong is not None:
+            raise UsageError(*wrong)
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> MqttSettings:
         """Read `mqtt[s]://[user[:password]@]host[:port]`; options are this class's fields and win over the URL.
 
-        Raises UsageError on another scheme, a missing host, a port that is none, or a path.
+        Raises UsageError on a URL that is none, and on an option that is none.
         """
-        parts = urlsplit(url)
-        where = _without_password(parts)
-        if parts.scheme not in DEFAULT_PORTS:
-            raise UsageError(where, "not an mqtt:// or mqtts:// URL", "for example mqtt://127.0.0.1:1883")
-        if not parts.hostname:
-            raise UsageError(where, "the URL names no host")
-        if parts.path not in ("", "/") or parts.query or parts.fragment:
-            raise UsageError(where, "the URL goes on after host and port", "topics and options are set elsewhere")
-        found: dict[str, Any] = {"host": parts.hostname, "port": _port(parts, where), "tls": parts.scheme == "mqtts"}
-        if parts.username:
-            found["username"] = unquote(parts.username)
-        if parts.password:
-            found["password"] = unquote(parts.password)
-        return cls(**{**found, **options})
-
-
-def _port(parts: SplitResult, where: str) -> int:
-    try:
-        return parts.port or DEFAULT_PORTS[parts.scheme]
-    except ValueError as error:
-        raise UsageError(where, "the port is not a number from 1 to 65535") from error
-
-
-def _without_password(parts: SplitResult) -> str:
-    """Return the URL as an error message may show it."""
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        unknown = sorted(options.keys() - {field.name for field in fields(cls)})
+        if unknown:
+            raise UsageError(unknown[0], "not an option of an MQTT connection")
+        try:
+            found = brokerurl.parse(url, allow_login=True)
+        except ValueError as error:
+            raise UsageError("broker", str(error), "for example mqtt://127.0.0.1:1883") from error
+        return cls(**(found._asdict() | options))

@@ -71,11 +71,11 @@ def round_trips(broker: EmbeddedBroker, requests: int, *, quick: bool) -> list[f
     client = Client(broker.url_v5, user="bench", protocol="5", nodelay=quick, quickack=quick)
     with client:
         client.connect(10)
-        client.infer(DEVICE, "echo", inputs, deadline_ms=60_000)  # the daemon may still be starting
+        client.infer(DEVICE, "echo", inputs, deadline_ms=60_000, codec="raw")  # the daemon may still be starting
         taken = []
         for _ in range(requests):
             started = time.perf_counter()
-            client.infer(DEVICE, "echo", inputs, deadline_ms=10_000)
+            client.infer(DEVICE, "echo", inputs, deadline_ms=10_000, codec="raw")
             taken.append((time.perf_counter() - started) * 1000)
         return taken
 

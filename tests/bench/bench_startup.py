@@ -21,28 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 import host  # noqa: E402
-from support import tinymodel  # noqa: E402
+from support import barescript, tinymodel  # noqa: E402
 from support.memory import rss_kib  # noqa: E402
 from support.watcher import Watcher  # noqa: E402
 
 from edged.broker import EmbeddedBroker  # noqa: E402
 from edged.engines import tflite_runtime  # noqa: E402
-
-BARE = """
-import sys, time
-import numpy as np, yaml
-import paho.mqtt.client as mqtt
-from {package}.interpreter import Interpreter
-yaml.safe_load(open(sys.argv[1]))
-interpreter = Interpreter(model_content=open(sys.argv[2], 'rb').read())
-interpreter.allocate_tensors()
-interpreter.invoke()
-client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
-client.on_connect = lambda *_: client.publish('edged/v1/dev/bare/status', '{{"state": "ready"}}')
-client.connect('127.0.0.1', int(sys.argv[3]))
-client.loop_start()
-time.sleep(600)
-"""
 
 
 def until_ready(command: list[str], watcher: Watcher, cwd: Path) -> tuple[float, int]:
@@ -70,9 +54,8 @@ def measure(runtime: tflite_runtime.Runtime, repeats: int) -> dict[str, list[tup
         models = [{"name": "dense", "bundle": "dense", "runtime": runtime.name}]
         body = {"device": "box", "broker": {"url": broker.url_v5}, "models": models, "state_dir": "state"}
         config.write_text(json.dumps(body))
-        script = BARE.format(package=runtime.package)
         commands = {
-            "bare script": [sys.executable, "-c", script, str(config), str(model), str(broker.port)],
+            "bare script": barescript.command(runtime, config, model, broker.port),
             "edged run": [sys.executable, "-m", "edged", "run", "-c", str(config)],
         }
         with Watcher(broker.port, "edged/v1/dev/+/status") as watcher:

@@ -16,7 +16,7 @@ from edged.engines import golden
 from edged.engines.tflite import TfliteEngine
 from edged.engines.tflite_runtime import Runtime
 from edged.errors import BadDataError
-from edged.quant import dequantize
+from edged.golden import Golden
 
 RANDOM = np.random.default_rng(7)
 
@@ -67,7 +67,9 @@ def test_int8_with_float_clients(runtime: Runtime, tmp_path: Path) -> None:
     engine.invoke()
     quantized = np.clip(np.round(real / np.float32(0.05)) + 3, -128, 127).astype(np.int8)
     expected = bare(runtime, read.model, {0: quantized}, [1])[0]
-    np.testing.assert_array_equal(engine.outputs[0], dequantize(expected, read.manifest.outputs[0]))
+    # real = scale (q - zero point), with the scale and zero point that tinymodel wrote into the file.
+    by_hand = np.float32(0.1) * (expected.astype(np.float32) - np.float32(3))
+    np.testing.assert_array_equal(engine.outputs[0], by_hand)
     assert engine.outputs[0].dtype == np.float32
 
 
@@ -134,7 +136,7 @@ def test_a_nan_output_disagrees(runtime: Runtime, tmp_path: Path) -> None:
     """NaN compares false with everything, and must not pass for that."""
     engine, read = open_engine(tinymodel.write_dense_bundle(tmp_path / "b"), runtime)
     nan = np.full((1, 1, 2), np.nan, np.float32)
-    samples = bundle.Golden({"x": np.full((1, 1, 3), np.nan, np.float32)}, {"y": nan}, {"y": nan}, {"y": 1e9})
+    samples = Golden({"x": np.full((1, 1, 3), np.nan, np.float32)}, {"y": nan}, {"y": nan}, {"y": 1e9})
     assert golden.disagreement(engine, read, samples) is not None
 
 
@@ -150,3 +152,22 @@ def test_close_lets_go_of_the_memory(runtime: Runtime, tmp_path: Path) -> None:
         engine.close()
     gc.collect()
     assert sum(ref() is not None for ref in alive) == 0
+
+
+def test_fresh_inputs_are_zero(runtime: Runtime, tmp_path: Path) -> None:
+    """A warm-up before the first request must not run on whatever lay in that memory."""
+    for _ in range(20):
+        engine, _read = open_engine(tinymodel.write_dense_bundle(tmp_path / f"b{_}"), runtime)
+        assert not engine.inputs[0].any()
+        engine.inputs[0][...] = 7
+
+
+def test_a_bundle_must_declare_all_the_model_has(runtime: Runtime, tmp_path: Path) -> None:
+    """An input left out would hold anything; an output left out would not be checked."""
+    a, b = tinymodel.spec("a", (1, 4)), tinymodel.spec("b", (1, 4))
+    z, s = tinymodel.spec("z_diff", (1, 4)), tinymodel.spec("a_sum", (1, 4))
+    for number, (ins, outs) in enumerate((((a,), (z, s)), ((a, b), (z,)))):
+        manifest = bundle.Manifest(1, "b", 1, {}, "serving_default", ins, outs)
+        bundle.write(tmp_path / str(number), manifest, {bundle.MODEL: tinymodel.difference_model()})
+        with pytest.raises(BadDataError, match="leaves out"):
+            open_engine(tmp_path / str(number), runtime)

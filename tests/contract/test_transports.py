@@ -330,6 +330,8 @@ def test_what_cannot_be_published_is_dropped_and_counted(join: Join, topic: str,
     sensor, box = join(), join(topic)
     assert not sensor.transport.publish(bad)
     assert sensor.transport.stats()["dropped_invalid"] == 1
+    assert sensor.transport.refusal(bad)
+    assert not sensor.transport.refusal(Message(topic, b"x", 1))
     assert sensor.transport.publish(Message(topic, b"x", 1))
     box.wait(1)
     assert sensor.transport.stats()["disconnects"] == 0

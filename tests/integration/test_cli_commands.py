@@ -11,28 +11,9 @@ from pathlib import Path
 
 import pytest
 from support import tinymodel
+from support.commands import edged
 
-from edged import __version__, bundle, config
-from edged.commands import inspect
-from edged.engines import tflite_runtime
-from edged.errors import BadDataError
-
-
-@pytest.fixture
-def any_runtime() -> None:
-    """A TFLite runtime, whichever: missing on a laptop is a skip, missing in CI a failure."""
-    if not any(runtime.installed for runtime in tflite_runtime.RUNTIMES):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("no TFLite runtime is installed")
-
-
-def edged(*args: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m edged` and check what holds for every run: no traceback, and a mistake is lines of `edged: …`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "edged", *map(str, args)],
-        capture_output=True, text=True, timeout=60, cwd=cwd, env=os.environ | env, check=False,
-    )  # fmt: skip
-    assert "Traceback" not in done.stderr
-    return done
+from edged import __version__, config
 
 
 @pytest.fixture
@@ -171,61 +152,6 @@ def test_samples(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "edged: sensor: no such sample (did you mean 'sensors'?)\n")
 
 
-def test_inspect_a_bundle_and_its_tar(tmp_path: Path) -> None:
-    """A person and a program are told the same; a .tar reads like its directory."""
-    tinymodel.write_dense_bundle(tmp_path / "dense")
-    tinymodel.write_dense_bundle(tmp_path / "dense.tar")
-    done = edged("inspect", tmp_path / "dense")
-    assert done.returncode == 0
-    assert "dense version 1" in done.stdout
-    assert done.stdout.replace("/dense\n", "/dense.tar\n") == edged("inspect", tmp_path / "dense.tar").stdout
-    facts = json.loads(edged("inspect", tmp_path / "dense", "--json").stdout)
-    assert facts["verified"] is True
-    assert facts["inputs"][0]["shape"] == [1, 3]
-    sha256 = bundle.read(tmp_path / "dense").model_sha256
-    assert facts["files"]["model.tflite"]["sha256"] == sha256
-    assert sha256[:12] in done.stdout
-    (tmp_path / "dense/model.tflite").write_bytes(b"x")
-    damaged = edged("inspect", tmp_path / "dense")
-    assert damaged.returncode == 65
-    assert damaged.stderr.count("\n") == 1
-
-
-@pytest.mark.usefixtures("any_runtime")
-def test_inspect_a_bare_model(tmp_path: Path) -> None:
-    """Inputs, outputs, signature and operators of a model whose content we wrote ourselves."""
-    path = tmp_path / "m.tflite"
-    path.write_bytes(tinymodel.dense_model())
-    facts = json.loads(edged("inspect", path, "--json").stdout)
-    assert (facts["inputs"][0]["dtype"], facts["inputs"][0]["shape"]) == ("float32", [1, 3])
-    assert facts["outputs"][0]["shape"] == [1, 2]
-    assert facts["signatures"] == {"serving_default": {"inputs": ["x"], "outputs": ["y"]}}
-    assert facts["operators"] == {"FULLY_CONNECTED": 1}
-    assert "FULLY_CONNECTED 1" in edged("inspect", path).stdout
-    # The magic of the format tells it, whatever the name.
-    (tmp_path / "m.bin").write_bytes(path.read_bytes())
-    assert edged("inspect", tmp_path / "m.bin").returncode == 0
-
-
-@pytest.mark.usefixtures("any_runtime")
-@pytest.mark.parametrize("data", [b"", b"hello", b"\0\0\0\0TFL3" + b"\xff" * 64])
-def test_inspect_what_is_no_model(tmp_path: Path, data: bytes) -> None:
-    """Garbage is bad data: one line and 65, whether the runtime refuses it or dies of it."""
-    path = tmp_path / "m.tflite"
-    path.write_bytes(data)
-    done = edged("inspect", path)
-    assert (done.returncode, done.stderr.count("\n")) == (65, 1)
-    assert done.stderr.startswith(f"edged: {path}: ")
-
-
-def test_a_runtime_killed_by_the_model_is_bad_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A SIGSEGV in the child, here raised on purpose, is told by name and costs no more than the child."""
-    kill = f"import os; os.kill(os.getpid(), {int(signal.SIGSEGV)})"
-    monkeypatch.setattr(inspect, "_DESCRIBE", (sys.executable, "-c", kill))
-    with pytest.raises(BadDataError, match="kills the runtime that reads it \\(SIGSEGV\\)"):
-        inspect._described(tmp_path / "m.tflite")
-
-
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("args", [("sample", "reference"), ("--help",), ("check", "--help")])
 def test_a_closed_pipe_is_no_news(args: tuple[str, ...], unbuffered: str) -> None:
@@ -271,12 +197,14 @@ def test_the_journal_gets_priorities_and_no_time(tmp_path: Path) -> None:
 
 def test_ctrl_c_is_quiet(tmp_path: Path) -> None:
     """SIGINT while a command waits ends with 130 and without a word."""
-    os.mkfifo(tmp_path / "slow.yaml")
+    os.mkfifo(tmp_path / "slow.bin")
     child = subprocess.Popen(
-        [sys.executable, "-m", "edged", "check", "-c", tmp_path / "slow.yaml"], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "edged", "infer", "--device", "d", "--model", "m", tmp_path / "slow.bin"],
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    # Opening the pipe's other end returns only when the command has opened its own: it now waits for the text.
-    with (tmp_path / "slow.yaml").open("w"):
+    # Opening the pipe's other end returns only when the command has opened its own: it now waits for bytes.
+    with (tmp_path / "slow.bin").open("w"):
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (130, "")

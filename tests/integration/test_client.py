@@ -19,7 +19,7 @@ from support.watcher import Watcher
 
 from edged import Client
 from edged.broker import EmbeddedBroker
-from edged.errors import RequestError, UnavailableError
+from edged.errors import BadDataError, Code, RequestError, UnavailableError
 
 DEVICE = "press-07"
 WINDOW = np.array([[1, 2.5, -3]], np.float32)
@@ -56,18 +56,18 @@ class Device:
         self.behaviour(self, message, self.seen[key])
 
     def answer(self, message: paho.MQTTMessage) -> None:
-        """Send the doubled array: raw with its meta over MQTT 5, npy in and out over 3.1.1."""
+        """Send the doubled array, npy in and out."""
+        header, data = message.payload[:128], np.frombuffer(message.payload[128:], "<f4")
+        doubled = header + (data * 2).tobytes()
         if not self._v5:
             levels = message.topic.split("/")
-            header, data = message.payload[:128], np.frombuffer(message.payload[128:], "<f4")
-            self.client.publish(f"edged/v1/resp/{levels[7]}/{levels[8]}", header + (data * 2).tobytes(), 1)
+            self.client.publish(f"edged/v1/resp/{levels[7]}/{levels[8]}", doubled, 1)
             return
-        data = np.frombuffer(message.payload, "<f4")
         properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         properties.CorrelationData = message.properties.CorrelationData
         properties.ContentType = message.properties.ContentType
         properties.UserProperty = [("status", "ok"), ("meta", f"v=1;o=y:float32:1x{data.size}")]
-        self.client.publish(message.properties.ResponseTopic, (data * 2).tobytes(), 1, properties=properties)
+        self.client.publish(message.properties.ResponseTopic, doubled, 1, properties=properties)
 
 
 @pytest.fixture(params=["5", "3.1.1"])
@@ -103,7 +103,7 @@ def test_each_protocol_on_each_broker(broker: EmbeddedBroker, protocol: str) -> 
 def test_auto_speaks_mqtt_5_where_it_can(mosquitto: EmbeddedBroker) -> None:
     """The default gets raw answers with their meta from a device that speaks MQTT 5 only."""
     with _device(mosquitto, "5"), _client(mosquitto, "auto") as client:
-        assert client.infer(DEVICE, "m", WINDOW, deadline_ms=20_000).codec == "raw"
+        assert client.infer(DEVICE, "m", WINDOW, deadline_ms=20_000).meta.version == 1
 
 
 def test_auto_falls_back_to_311() -> None:
@@ -197,6 +197,24 @@ def test_cut_connection_in_the_middle(mosquitto: EmbeddedBroker, protocol: str) 
         eventually(lambda: device.seen, "the request at the device")
         proxy.cut()
         np.testing.assert_array_equal(_only(future.result(60)), WINDOW * 2)
+
+
+def test_request_too_large_for_the_broker_fails_at_once() -> None:
+    """The broker's limit is known from CONNACK: the error names it, and what fits is still answered."""
+    with mosquitto("max_packet_size 5000") as broker, _device(broker, "5"), _client(broker, "5") as client:
+        with pytest.raises(RequestError, match="the largest may have 5000") as caught:
+            client.infer(DEVICE, "m", np.zeros((1, 2000), np.float32), deadline_ms=600_000)
+        assert caught.value.code is Code.INVALID_ARGUMENT
+        np.testing.assert_array_equal(_only(client.infer(DEVICE, "m", WINDOW, deadline_ms=20_000)), WINDOW * 2)
+
+
+def test_missing_tls_file_is_told_at_every_call(tmp_path: Path) -> None:
+    """A mistake in the options is not a broker that does not answer."""
+    client = Client("mqtts://127.0.0.1", ca_file=tmp_path / "none.pem")
+    for _ in range(2):
+        with pytest.raises(BadDataError, match=r"none\.pem"):
+            client.infer(DEVICE, "m", WINDOW, deadline_ms=600_000)
+    client.close()
 
 
 def test_request_without_a_device_expires_at_the_broker(mosquitto: EmbeddedBroker) -> None:

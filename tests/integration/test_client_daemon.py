@@ -43,11 +43,25 @@ def client(request: pytest.FixtureRequest, mosquitto: EmbeddedBroker, daemon: Da
         yield client
 
 
-@pytest.mark.parametrize("codec", [None, "npy", "json"])
+@pytest.mark.parametrize("codec", [None, "npy", "json", "cbor", "raw"])
 def test_answers_are_the_models(client: Client, codec: str | None) -> None:
     """In each codec and protocol the SDK gives the values that numpy computes."""
     result = client.infer(DEVICE, "dense", {"x": X}, deadline_ms=20_000, codec=codec)
     (array,) = result.outputs.values()
+    if codec == "raw" and result.meta.outputs == ():  # over MQTT 3.1.1 nothing tells the dtype
+        array = array.view("<f4").reshape(1, 2)
+    np.testing.assert_allclose(array, tinymodel.dense_expected(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("codec", [None, "npy", "json", "cbor"])
+def test_what_does_not_fit_is_refused_and_a_missing_batch_added(client: Client, codec: str | None) -> None:
+    """A transposed array has the right bytes for a wrong answer: each codec refuses it, and another dtype."""
+    for wrong in (X.T, X[None], X.astype(np.float64)):
+        if codec != "json" or wrong.dtype == np.float32:  # digits have no dtype
+            with pytest.raises(RequestError, match="expected") as caught:
+                client.infer(DEVICE, "dense", {"x": wrong}, deadline_ms=20_000, codec=codec)
+            assert caught.value.code is Code.INVALID_ARGUMENT
+    (array,) = client.infer(DEVICE, "dense", {"x": X[0]}, deadline_ms=20_000, codec=codec).outputs.values()
     np.testing.assert_allclose(array, tinymodel.dense_expected(X), rtol=1e-6)
 
 
@@ -56,7 +70,7 @@ def test_meta_tells_names_and_times(mosquitto: EmbeddedBroker, daemon: DaemonPro
     with Client(mosquitto.url_v5, protocol="5") as client:
         client.connect()
         result = client.infer(DEVICE, "dense", X, deadline_ms=20_000)
-    assert result.codec == "raw"
+    assert result.codec == "npy"
     assert [(name, array.dtype, array.shape) for name, array in result.outputs.items()] == [("y", np.float32, (1, 2))]
     assert (result.meta.path, result.meta.delegate) == ("local", "cpu")
     assert result.meta.queue_us is not None

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import savedmodels
+from support import require, savedmodels
 
 from delegates import registry
 from edged import bundle
@@ -58,7 +58,7 @@ def hashes(path: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def int8(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The dense classifier in int8, with calibration, evaluation and labels; the command's JSON beside it."""
-    savedmodels.require_tensorflow()
+    require.packages("tensorflow")
     folder = tmp_path_factory.mktemp("int8")
     return folder, int8_bundle(folder)
 
@@ -121,6 +121,7 @@ def test_int8_manifest_tells_the_model_as_it_is(int8: tuple[Path, dict[str, Any]
     seen = manifest.calibration.ranges[0]
     assert (seen.minimum, seen.maximum) == (X.min(), X.max())
     assert made.labels == ("sit", "walk", "run", "fall")
+    assert (manifest.postprocess.output, manifest.postprocess.top_k) == ("output_0", 4)
     assert manifest.converter.flags["signature"] == "serving_default"
 
 
@@ -259,7 +260,7 @@ def test_whole_numbers_keep_their_dtype_and_images_calibrate(tmp_path: Path) -> 
 @pytest.fixture(scope="module")
 def gru(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """A recurrent model, whose WHILE loop gives an output that has no memory before the first invoke."""
-    savedmodels.require_tensorflow()
+    require.packages("tensorflow")
     folder = tmp_path_factory.mktemp("gru")
     convert(folder, "gru", "-o", "out", "--quantize", "float16")
     return bundle.read(folder / "out")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from support.brokers import FaultProxy, eventually, require_mosquitto
 from support.daemons import DEVICE, DaemonProcess
 from support.watcher import Watcher
 
+from edged import bundle
 from edged.broker import EmbeddedBroker
 from edged.engines.tflite_runtime import Runtime
 
@@ -188,7 +191,8 @@ def test_kill_shows_lost_and_restart_shows_ready(alone: EmbeddedBroker, tmp_path
     with DaemonProcess(tmp_path, alone.port, {"models": [{"name": "dense", "bundle": "dense"}]}) as daemon:
         first = daemon.ready()["boot"]
         daemon.kill()
-        assert daemon.state("lost")["boot"] == first
+        lost = daemon.state("lost")
+        assert (lost["boot"], lost["models"]) == (first, {})  # nothing is said of models that nobody watches
         daemon.restart()
         assert daemon.ready()["boot"] != first
         assert daemon.stop() == 0
@@ -255,3 +259,45 @@ def test_a_model_that_fails_its_golden_samples_is_not_served(alone: EmbeddedBrok
                 topic = f"edged/v1/dev/{DEVICE}/req/{model}/c/ann"
                 ann.publish(topic, X.tobytes(), ResponseTopic=f"{REPLY}/1", CorrelationData=model.encode())
                 assert properties(ann.get())["status"] == expected
+
+
+def test_terminate_during_the_first_trial_ends_at_once(alone: EmbeddedBroker, tmp_path: Path) -> None:
+    """The child that tries the bundle would run for minutes: SIGTERM ends both, exit 0, nothing left behind."""
+    tinymodel.write_slow_bundle(tmp_path / "slow", repeats=400)
+    models = [{"name": "slow", "bundle": "slow", "runtime": "ai-edge-litert"}]
+    with DaemonProcess(tmp_path, alone.port, {"models": models}) as daemon:
+        wait_for_log(daemon, "trying slow")
+        eventually(lambda: children(daemon.process.pid), "the trial runs")
+        (child,) = children(daemon.process.pid)
+        assert daemon.stop() == 0
+        eventually(lambda: not Path(f"/proc/{child}").exists(), "the child is gone")
+        assert daemon.state("stopped")
+
+
+def children(pid: int) -> list[str]:
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return [child for thread in threads for child in (thread / "children").read_text().split()]
+
+
+def test_two_daemons_of_one_name_do_not_storm(alone: EmbeddedBroker, tmp_path: Path) -> None:
+    """Each puts the other's status right, but not at once: a few messages a second, not thousands."""
+    tinymodel.write_dense_bundle(tmp_path / "dense")
+    config = {"models": [{"name": "dense", "bundle": str(tmp_path / "dense")}], "metrics": {"interval_s": 60}}
+    with (
+        DaemonProcess(tmp_path / "1", alone.port, {**config, "broker": {"client_id": "one"}}) as first,
+        DaemonProcess(tmp_path / "2", alone.port, {**config, "broker": {"client_id": "two"}}),
+    ):
+        first.ready()
+        with Watcher(alone.port, STATUS) as watcher:
+            time.sleep(3)
+            assert 2 < watcher.messages.qsize() < 40
+
+
+def test_a_model_that_keeps_state_is_refused(alone: EmbeddedBroker, tmp_path: Path) -> None:
+    """One interpreter for all callers would mix their states: no start, and the line says so."""
+    manifest = bundle.read(tinymodel.write_dense_bundle(tmp_path / "dense")).manifest
+    stateful = dataclasses.replace(manifest, stateful=True)
+    bundle.write(tmp_path / "stateful", stateful, {bundle.MODEL: tinymodel.dense_model()})
+    with DaemonProcess(tmp_path, alone.port, {"models": [{"name": "s", "bundle": "stateful"}]}) as daemon:
+        assert daemon.process.wait(20) == 78
+        assert "stateful models are not supported yet" in daemon.log.read_text()

@@ -10,29 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import tinymodel
+from support import barescript, tinymodel
 from support.daemons import DaemonProcess
 from support.memory import rss_kib
+from support.watcher import Watcher
 
 from edged.broker import EmbeddedBroker
 from edged.engines.tflite_runtime import Runtime
 
-# What everybody would write: the same imports, the same model, a connection.
-BARE = """
-import sys, time
-import numpy as np, yaml
-import paho.mqtt.client as mqtt
-from {package}.interpreter import Interpreter
-yaml.safe_load(open(sys.argv[1]))
-interpreter = Interpreter(model_content=open(sys.argv[2], 'rb').read())
-interpreter.allocate_tensors()
-interpreter.invoke()
-client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
-client.connect('127.0.0.1', int(sys.argv[3]))
-client.loop_start()
-print('up', flush=True)
-time.sleep(600)
-"""
 UNWANTED = ("tensorflow", "keras", "asyncio", "starlette", "uvicorn", "fastapi", "flask", "importlib.metadata", "PIL")
 MOST_TIMES_THE_MEMORY = 1.15
 
@@ -52,13 +37,12 @@ def test_idle_memory_is_near_a_bare_scripts(daemon: DaemonProcess, runtime: Runt
     """Resident memory side by side, children counted, medians of three interleaved pairs."""
     ratios = []
     model = daemon.config.parent / "dense" / "model.tflite"
-    script = [sys.executable, "-c", BARE.format(package=runtime.package), str(daemon.config), str(model)]
+    script = barescript.command(runtime, daemon.config, model, daemon.port)
     for _ in range(3):
         daemon.restart()
         daemon.ready()
-        with subprocess.Popen([*script, str(daemon.port)], stdout=subprocess.PIPE) as bare:
-            assert bare.stdout is not None
-            assert bare.stdout.readline() == b"up\n"
+        with Watcher(daemon.port, barescript.TOPIC) as watcher, subprocess.Popen(script) as bare:
+            watcher.get(timeout=30)
             time.sleep(0.5)
             ratios.append(rss_kib(daemon.process.pid) / rss_kib(bare.pid))
             bare.kill()

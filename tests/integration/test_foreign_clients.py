@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support import tinymodel
+from support import require, tinymodel
 from support.brokers import require_mosquitto
 from support.daemons import DEVICE, DaemonProcess
 
@@ -60,8 +58,7 @@ def daemon(mosquitto: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with MQTT.js installed in it."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("node and npm are not installed")
+    require.programs("node", "npm")
     directory = tmp_path_factory.mktemp("node")
     install = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(directory), MQTT_JS]
     done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=150)

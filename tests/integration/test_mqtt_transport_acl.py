@@ -10,7 +10,9 @@ import pytest
 from support.brokers import eventually, require_mosquitto
 
 from edged.broker import EmbeddedBroker
-from edged.transports.base import Message, Subscription
+from edged.cli import main
+from edged.errors import ExitCode
+from edged.transports.base import Denied, Message, Subscription
 from edged.transports.mqtt import MqttSettings, MqttTransport
 
 _SAMPLES = Path(__file__).parents[2] / "configs" / "mosquitto"
@@ -120,3 +122,17 @@ def test_a_wrong_password_is_told(broker: EmbeddedBroker) -> None:
     eventually(lambda: transport.stats()["connect_failures"] >= 3, "three refusals")
     transport.stop()
     assert states == [(False, "refused by the broker: Not authorized (check user name, password or certificate)")]
+    assert isinstance(states[0][1], Denied)
+
+
+@pytest.mark.parametrize("protocol", ["auto", "5", "3.1.1"])
+def test_a_requester_need_not_wait_for_a_refused_login(
+    broker: EmbeddedBroker, protocol: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`edged infer` and `edged top` end at once, with 69 and one line of the broker's words, and log nothing beside."""
+    place = broker.url_v5.replace("mqtt://", "mqtt://alice:wrong@")
+    common = ["--broker", place, "--protocol", protocol, "--connect-timeout", "1000"]
+    for words in (["infer", *common, "--device", "d", "--model", "m", __file__], ["top", "--once", *common]):
+        assert main(words) == ExitCode.UNAVAILABLE
+        (line,) = capfd.readouterr().err.splitlines()
+        assert "refused by the broker: Not authorized (check user name" in line

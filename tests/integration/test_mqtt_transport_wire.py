@@ -8,9 +8,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from paho.mqtt.properties import Properties
 from support.brokers import OneShotServer, eventually, require_iotcore
 
 from edged.broker import EmbeddedBroker
@@ -298,3 +300,84 @@ def test_a_fault_in_the_client_is_a_lost_connection(
     eventually(lambda: broker.transport.stats()["client_errors"] == 1, "the fault")
     eventually(lambda: broker.transport.stats()["disconnects"] == 1, "the new attempt")
     assert fault.is_set()
+
+
+def _flood(count: int, mid: int) -> bytes:
+    """A PUBLISH at QoS 1 with that many user properties."""
+    properties = b"\x26\x00\x01k\x00\x01v" * count
+    body = b"\x00\x01t" + mid.to_bytes(2, "big") + _varint(len(properties)) + properties + b"payload"
+    return b"\x32" + _varint(len(body)) + body
+
+
+def _varint(value: int) -> bytes:
+    out = b""
+    while value > 127:
+        out, value = out + bytes((value & 127 | 128,)), value >> 7
+    return out + bytes((value,))
+
+
+def test_a_flood_of_properties_is_dropped_and_acknowledged(
+    scripted: Callable[..., _Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40,000 user properties cost no time: the message is counted, never unpacked, and does not come again (PUBACK)."""
+    one = scripted()
+    unpacked = list[int]()
+    real: Any = Properties.unpack
+
+    def unpack(self: Properties, data: bytes) -> object:
+        unpacked.append(len(data))
+        return real(self, data)
+
+    monkeypatch.setattr(Properties, "unpack", unpack)
+    one.socket.sendall(_flood(40_000, 7) + _flood(64, 8))
+    acknowledged = b""
+    while len(acknowledged) < 8:
+        acknowledged += one.socket.recv(64)
+    assert acknowledged == b"\x40\x02\x00\x07\x40\x02\x00\x08"
+    eventually(lambda: len(one.heard) == 1, "the second message")
+    assert (bytes(one.heard[0].payload), len(one.heard[0].user)) == (b"payload", 64)
+    assert one.transport.stats()["dropped_properties"] == 1
+    assert max(unpacked) < 1000
+
+
+def _reached(transport: MqttTransport, name: str, value: int) -> bool:
+    return transport.stats()[name] >= value
+
+
+def test_the_connection_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One line for each change, with the place once; a quiet owner's lines are for debugging."""
+    caplog.set_level("DEBUG", logger="edged.transports")
+    for quiet, levels in ((False, ["WARNING", "INFO"]), (True, ["DEBUG", "DEBUG"])):
+        caplog.clear()
+        with contextlib.closing(socket.socket()) as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+            settings = MqttSettings.from_url(
+                f"mqtt://127.0.0.1:{port}", reconnect_min_s=0.01, protocol="5", quiet=quiet
+            )
+            transport = MqttTransport(settings)
+            transport.start(lambda _message: None, [])
+            eventually(partial(_reached, transport, "connect_failures", 2), "two refused connections")
+            listener.listen()
+            peer, _address = listener.accept()
+            peer.recv(4096)
+            peer.sendall(_CONNACK_V5)
+            eventually(partial(_reached, transport, "connects", 1), "connected")
+            transport.stop(timeout_s=0.2)
+            peer.close()
+        lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+        place = f"127.0.0.1:{port}"
+        told = [f"cannot reach {place}: Connection refused; trying again", f"connected to {place} with MQTT 5"]
+        assert lines == list(zip(levels, told, strict=True))
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_host_that_cannot_be_encoded_is_a_reason(host: str) -> None:
+    """Also where it did not come through a URL: the thread lives on and says why."""
+    states = list[tuple[bool, str]]()
+    transport = MqttTransport(MqttSettings(host=host, reconnect_min_s=0.01))
+    transport.start(lambda _message: None, [], on_connection=lambda *state: states.append(state))
+    eventually(lambda: transport.stats()["connect_failures"] > 0 and bool(states), "a failure")
+    transport.stop(timeout_s=0.2)
+    assert "label" in states[0][1]
+    assert transport.stats()["client_errors"] == 0

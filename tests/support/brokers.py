@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
-import shutil
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from support import require
 
 from edged.broker import EmbeddedBroker, find_mosquitto
-
-
-def _missing(what: str) -> None:
-    """Skip here; fail in CI, where every service has to be there."""
-    if os.environ.get("CI"):
-        pytest.fail(f"{what} is missing, and CI must have it")
-    pytest.skip(f"{what} is not installed")
 
 
 def require_mosquitto(*tools: str) -> None:
     """Skip (in CI: fail) without mosquitto and the named client tools, such as `mosquitto_sub`."""
     if find_mosquitto() is None:
-        _missing("mosquitto")
-    for tool in tools:
-        if shutil.which(tool) is None:
-            _missing(tool)
+        require.missing("mosquitto")
+    require.programs(*tools)
 
 
 def require_iotcore() -> None:
     """Skip (in CI: fail) without the iotcore wheel."""
-    if find_spec("iotcore") is None:
-        _missing("iotcore")
+    require.packages("iotcore")
 
 
 @contextlib.contextmanager
@@ -51,8 +39,7 @@ def mosquitto(*lines: str, tools: tuple[str, ...] = ()) -> Iterator[EmbeddedBrok
 
 def tls_files(directory: Path) -> dict[str, Path]:
     """Make a CA and certificates for the server (127.0.0.1) and one client, `press-07`; skip without openssl."""
-    if shutil.which("openssl") is None:
-        _missing("openssl")
+    require.programs("openssl")
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)

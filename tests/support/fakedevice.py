@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import ClassVar
 
 from edged.errors import RequestError
@@ -37,7 +38,11 @@ def echo(transport: FakeTransport, request: Message) -> None:
 
 
 class FakeTransport:
-    """Connected from the start unless `protocol` is empty. `published` holds all that was published."""
+    """Connected from the start unless `protocol` is empty. `published` holds all that was published.
+
+    The device's behaviour runs on one thread of its own, as an MQTT client's callbacks do: what waits there for an
+    answer waits in vain.
+    """
 
     name: ClassVar[str] = "fake"
 
@@ -46,7 +51,12 @@ class FakeTransport:
         self.published: list[Message] = []
         self.filters: list[Subscription] = []
         self.accepts = True
+        self.refuses = ""
         self.stopped = threading.Event()
+        self.starts = 0
+        self.fails: Exception | None = None
+        self._requests: SimpleQueue[Message | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="fake-network", daemon=True)
         self._on_message: OnMessage | None = None
         self._on_connection: OnConnection | None = None
 
@@ -58,9 +68,17 @@ class FakeTransport:
         will: Message | None = None,
         on_connection: OnConnection | None = None,
     ) -> None:
+        self.starts += 1
+        if self.fails is not None:
+            raise self.fails
         self._on_message, self._on_connection, self.filters = on_message, on_connection, list(subscriptions)
+        self._thread.start()
         if self.protocol:
             self.connect(self.protocol)
+
+    def _serve(self) -> None:
+        while (request := self._requests.get()) is not None:
+            self.behaviour(self, request)
 
     def connect(self, protocol: str) -> None:
         """Come up, as the transport's own thread would say."""
@@ -77,13 +95,19 @@ class FakeTransport:
         self._on_message(message)
 
     def publish(self, message: Message, on_sent: OnSent | None = None) -> bool:
-        if not self.accepts:
+        if not self.accepts or self.refuses:
             return False
         self.published.append(message)
-        self.behaviour(self, message)
+        self._requests.put(message)
         return True
 
+    def refusal(self, message: Message) -> str:
+        return self.refuses
+
     def stop(self, timeout_s: float = 2.0) -> None:
+        self._requests.put(None)
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
         self.stopped.set()
 
     def stats(self) -> dict[str, int]:

@@ -17,6 +17,8 @@ from edged.figures import ModelFigures
 from edged.router import Router
 from edged.worker import ModelState, Worker, WorkerPlan
 
+BOUNDS = {"max_requests": 64, "max_bytes": 1 << 20, "overflow": "reject"}
+
 
 class WorkerRig:
     """One model `m` (float32 [1, 3] in and out) served by the engine that `open_engine` returns."""
@@ -29,7 +31,7 @@ class WorkerRig:
         bundle.write(directory / "m", manifest, {bundle.MODEL: b"not loaded here"})
         self.inbox, self.router, self.states = Inbox(), Router(), []
         self.sweeper = Sweeper(self.router.fail)
-        admission = Admission(Bounds(**bounds), self.sweeper, self.router.fail)  # type: ignore[arg-type]
+        admission = Admission(Bounds(**{**BOUNDS, **bounds}), self.sweeper, self.router.fail)  # type: ignore[arg-type]
         plan = WorkerPlan("m", bundle.read(directory / "m"), open_engine, ThreadPolicy(), warmup)
         self.worker = Worker(plan, admission, ModelFigures(), lambda worker: self.states.append(worker.state))
         self.router.serve({"m": self.worker})

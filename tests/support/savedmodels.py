@@ -21,12 +21,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from support import require
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0"}
@@ -115,18 +114,10 @@ Path(sys.argv[1] + ".out").write_text(json.dumps(out))
 """
 
 
-def require_tensorflow() -> None:
-    """Skip where TensorFlow is missing; in CI that is a failure."""
-    if find_spec("tensorflow") is None:
-        if os.environ.get("CI"):
-            pytest.fail("tensorflow must be installed here")
-        pytest.skip("tensorflow is not installed")
-
-
 @functools.cache
 def made() -> Path:
     """Return the directory of all models, making them on the first call of the session."""
-    require_tensorflow()
+    require.packages("tensorflow")
     out = Path(tempfile.mkdtemp(prefix="edged-savedmodels-"))
     atexit.register(shutil.rmtree, out, ignore_errors=True)
     _child(_MAKE, str(out))

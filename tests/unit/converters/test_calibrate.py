@@ -45,17 +45,49 @@ def test_an_array_serves_a_model_with_one_input(folder: Path) -> None:
 
 
 def test_labels_are_no_input_unless_the_model_says_so(folder: Path) -> None:
-    """Key `y` is the labels of --eval, an error in --calibration, an input where the model has one."""
+    """Key `y` is the labels of --eval, unused in --calibration, an input where the model has one."""
     np.savez(folder / "e.npz", x=DATA, y=np.arange(10))
     samples = load("e.npz", folder, X, labels=True)
     assert samples.labels is not None
     assert samples.labels.tolist() == list(range(10))
-    with pytest.raises(BadDataError, match="'y' is no input of the model"):
-        load("e.npz", folder, X)
+    calibration = load("e.npz", folder, X)
+    assert (calibration.labels, calibration.notes) == (None, ("e.npz: 'y' is not used",))
     np.savez(folder / "two.npz", x=DATA, y=DATA[:, :2])
     two = load("two.npz", folder, X, Y, labels=True)
     assert two.labels is None
     assert set(two.arrays) == {"x", "y"}
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_the_only_array_is_for_the_only_input_and_that_is_said(folder: Path, *, labels: bool) -> None:
+    """Whatever its name, with labels beside it or without; a person learns what was bound."""
+    np.savez(folder / "e.npz", x_train=DATA, y=np.arange(10))
+    samples = load("e.npz", folder, X, labels=labels)
+    np.testing.assert_array_equal(samples.arrays["x"][:, 0], DATA)
+    assert "e.npz: 'x_train' is taken for the only input, 'x'" in samples.notes
+    assert (samples.labels is not None) == labels
+
+
+def test_two_arrays_and_no_name_are_no_guess(folder: Path) -> None:
+    """One input and two arrays of other names, only labels, or two inputs: names decide, or it is refused."""
+    np.savez(folder / "two.npz", a=DATA, b=DATA)
+    with pytest.raises(BadDataError, match="'a' is no input of the model"):
+        load("two.npz", folder, X, labels=True)
+    np.savez(folder / "labels.npz", labels=DATA)
+    with pytest.raises(BadDataError, match="'labels' is no input of the model"):
+        load("labels.npz", folder, X)
+    np.savez(folder / "one.npz", a=DATA)
+    with pytest.raises(BadDataError, match="'a' is no input of the model"):
+        load("one.npz", folder, X, InputInfo("z", "float32", (1, 4)))
+
+
+def test_two_arrays_of_labels_are_told(folder: Path) -> None:
+    """The first of `y` and `labels` counts; the other is not dropped in silence."""
+    np.savez(folder / "e.npz", x=DATA, labels=np.zeros(10, np.int64), y=np.arange(10))
+    samples = load("e.npz", folder, X, labels=True)
+    assert samples.labels is not None
+    assert samples.labels.tolist() == list(range(10))
+    assert samples.notes == ("e.npz: 'labels' is not used",)
 
 
 @pytest.mark.parametrize("content", [b"", b"not numpy", b"PK\x03\x04broken"])

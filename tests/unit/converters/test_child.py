@@ -39,22 +39,23 @@ def test_death_by_signal_names_the_stage_and_the_signal(module: Path, name: str)
     """A native crash cannot be caught inside; outside it is one exception that tells where."""
     with pytest.raises(DiedError) as caught:
         run(module, f"on_stage('converting to int8'); os.kill(os.getpid(), signal.{name})")
-    assert caught.value.reason == f"{name} while converting to int8"
+    assert caught.value.killed
+    assert caught.value.reason == f"was killed by {name} while converting to int8"
 
 
 def test_a_kill_is_most_often_memory(module: Path) -> None:
     """SIGKILL is what the kernel's out-of-memory killer sends."""
     with pytest.raises(DiedError) as caught:
         run(module, "on_stage('converting'); os.kill(os.getpid(), signal.SIGKILL)")
-    assert "SIGKILL, most often out of memory, while converting" in caught.value.reason
+    assert caught.value.reason == "was killed by SIGKILL (most often: out of memory) while converting"
 
 
 def test_a_failure_shows_the_last_line_of_the_log(module: Path) -> None:
     """An exception nobody foresaw: the log's last line, and the log for whoever looks."""
     with pytest.raises(DiedError) as caught:
         run(module, "on_stage('loading'); raise ZeroDivisionError('by nothing')")
-    assert caught.value.signal == 0
-    assert caught.value.reason == "failed while loading: ZeroDivisionError: by nothing"
+    assert not caught.value.killed
+    assert caught.value.reason == "ended with 1 while loading: ZeroDivisionError: by nothing"
     assert "Traceback" in caught.value.log
 
 

@@ -9,6 +9,7 @@ from converters import golden
 from converters.loadtest import Outcome
 from converters.options import MODES
 from edged.bundle import TensorSpec
+from edged.engines.golden import largest_error
 
 INT8 = TensorSpec("y", "int8", (1, 2), scale=0.5, zero_point=3)
 RAW8 = TensorSpec("y", "int8", (1, 2), scale=0.5, zero_point=3, io="quantized")
@@ -17,6 +18,15 @@ FLOAT = TensorSpec("y", "float32", (1, 2))
 
 def outcome(name: str, reference: np.ndarray[tuple[int, ...], np.dtype[np.generic]], shift: int = 0) -> Outcome:
     return Outcome(name, "", {"y": reference}, {"y": reference + np.array(shift, reference.dtype)})
+
+
+def test_the_largest_error_is_one_function_for_converter_and_daemon() -> None:
+    """What the tolerance is made of is measured as the daemon measures: int8 without overflow, NaN told, empty is 0."""
+    low, high = np.array([-128, 3], np.int8), np.array([127, 3], np.int8)
+    assert largest_error(low, high) == 255.0
+    assert np.isnan(largest_error(np.array([np.nan, 1.0]), np.array([0.0, 1.0])))
+    assert largest_error(np.zeros((0, 2)), np.zeros((0, 2))) == 0.0
+    assert golden._worst(low, high) == 255.0
 
 
 def test_picked_samples_are_spread() -> None:

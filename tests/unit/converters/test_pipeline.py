@@ -15,9 +15,11 @@ from support import tinymodel
 
 from converters import child, loadtest, pipeline, show, truth
 from converters.child import DiedError, OnStage
+from converters.found import Found
 from converters.loadtest import LoadTest, Outcome
 from converters.options import Options
-from edged import bundle
+from edged import bundle, postprocess
+from edged.bundle import Calibration, InputRange, Postprocess
 from edged.errors import BadDataError, InternalError, UsageError
 
 X = np.random.default_rng(3).normal(size=(20, 1, 3)).astype(np.float32)
@@ -25,6 +27,8 @@ X = np.random.default_rng(3).normal(size=(20, 1, 3)).astype(np.float32)
 
 class FakeTensorFlow:
     """Stands for the child `converters.work`: leaves the dense model, the samples and the floats given."""
+
+    calibration = Calibration("train.npz", 20, (InputRange("x", -1.5, 2.0),))
 
     def __init__(self, floats: np.ndarray[Any, Any], labels: np.ndarray[Any, Any] | None = None) -> None:
         self.floats, self.labels, self.real = floats, labels, child.run
@@ -39,16 +43,18 @@ class FakeTensorFlow:
         loadtest.save(folder / "floats.npz", {"y": self.floats})
         if self.labels is not None:
             loadtest.save(folder / "labels.npz", {"labels": self.labels})
-        return {
-            "signature": "serving_default",
-            "tags": ["serve"],
-            "versions": {"tensorflow": "0"},
-            "facts": dataclasses.asdict(truth.read(model)),
-            "image": None,
-            "calibration": None,
-            "evaluation": "test.npz",
-            "notes": ["a note"],
-        }
+        found = Found(
+            signature="serving_default",
+            tags=("serve",),
+            versions={"tensorflow": "0"},
+            facts=truth.read(model),
+            image=None,
+            calibration=self.calibration,
+            evaluation="test.npz",
+            notes=("a note",),
+        )
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(found)))
+        return plain
 
 
 @pytest.fixture
@@ -77,6 +83,7 @@ def test_a_sound_model_becomes_a_bundle(options: Options, monkeypatch: pytest.Mo
     np.testing.assert_allclose(golden.reference["y"], tinymodel.dense_expected(golden.inputs["x"]), rtol=1e-5)
     assert (made.manifest.name, made.manifest.version) == ("dense", 4)
     assert made.manifest.quality[0].details["accuracy"] == 1.0
+    assert made.manifest.calibration == FakeTensorFlow.calibration
     facts = json.loads(show.as_json(result))
     assert facts["requirements"]["loaded_on"] == list(made.manifest.requirements.loaded_on)
     assert facts["bytes"]["savedmodel"] == 5000
@@ -84,6 +91,37 @@ def test_a_sound_model_becomes_a_bundle(options: Options, monkeypatch: pytest.Mo
     text = show.as_text(result)
     for part in (str(options.output), "SavedModel 5,000 bytes", "test.npz", "cosine", "ai-edge-litert"):
         assert part in text
+
+
+def test_labels_come_back_with_the_answers(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --labels alone the bundle lists classes, the person is told, and an answer of the codec names them."""
+    labels = options.output.with_name("classes.txt")
+    labels.write_text("sit\nwalk\n")
+    result = run(dataclasses.replace(options, labels=str(labels)), monkeypatch, tinymodel.dense_expected(X))
+    made = bundle.read(options.output)
+    assert made.manifest.postprocess == Postprocess(output="y", top_k=2)
+    assert "classes: JSON and CBOR answers list the best 2 of 'y'" in show.as_text(result)
+    assert json.loads(show.as_json(result))["postprocess"]["top_k"] == 2
+    (row,) = postprocess.classes([np.array([[0.2, 0.8]], np.float32)], made.signature)
+    assert [found["label"] for found in row] == ["walk", "sit"]
+
+
+def test_one_hot_labels_end_with_the_line_to_type(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--eval with Keras' to_categorical: bad data and a way out, no bundle."""
+    expected = tinymodel.dense_expected(X)
+    with pytest.raises(BadDataError, match=r"y\.argmax\(1\)"):
+        run(options, monkeypatch, expected, labels=np.eye(2)[expected[:, 0].argmax(-1)])
+    assert not options.output.exists()
+
+
+def test_missing_directories_are_made_at_the_last_moment(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-o bundles/m` in an empty directory: a refused model leaves no directory, a sound one its bundle."""
+    deep = dataclasses.replace(options, output=options.output.parent / "bundles" / "m")
+    with pytest.raises(BadDataError):
+        run(deep, monkeypatch, -tinymodel.dense_expected(X))
+    assert not deep.output.parent.exists()
+    run(deep, monkeypatch, tinymodel.dense_expected(X))
+    assert bundle.read(deep.output).manifest.name == "dense"
 
 
 def test_another_savedmodel_fails_its_gate_and_leaves_nothing(
@@ -120,7 +158,7 @@ def test_a_dead_converter_names_stage_signal_and_a_way_out(options: Options, mon
     """One InternalError, with the modes that may work; nothing is left."""
 
     def dies(*args: object) -> dict[str, Any]:
-        raise DiedError("converting to int8", 11, "")
+        raise DiedError("converting to int8", -11, "")
 
     monkeypatch.setattr(child, "run", dies)
     given = dataclasses.replace(options, quantize="int8", calibration="x.npz")

@@ -10,10 +10,11 @@ from support import tinymodel
 
 from converters import truth
 from converters.samples import InputInfo
+from edged.bundle import TensorSpec
 from edged.errors import BadDataError, InternalError
 
-IN8 = truth.Tensor("x", "int8", (1, 8), 0.05, 3)
-OUT8 = truth.Tensor("y", "int8", (1, 8), 0.1, 3)
+IN8 = TensorSpec("x", "int8", (1, 8), 0.05, 3)
+OUT8 = TensorSpec("y", "int8", (1, 8), 0.1, 3)
 INPUTS = (InputInfo("x", "float32", (1, 8)),)
 OUTPUTS = {"y": "float32"}
 
@@ -38,8 +39,8 @@ def facts(**changes: Any) -> truth.Facts:
 def test_a_real_file_is_read_as_it_was_written() -> None:
     """Names, dtypes, shapes, scales, op versions and bytes of constants of files made by hand."""
     found = truth.read(tinymodel.int8_model(scale=0.25, zero_point=-7))
-    assert found.inputs == (truth.Tensor("x", "int8", (1, 8), 0.25, -7),)
-    assert found.outputs == (truth.Tensor("y", "int8", (1, 8), 0.5, -7),)
+    assert found.inputs == (TensorSpec("x", "int8", (1, 8), 0.25, -7),)
+    assert found.outputs == (TensorSpec("y", "int8", (1, 8), 0.5, -7),)
     assert (found.ops, found.integer_share, found.weightless, found.stateful) == ({"ADD": 1}, 1.0, False, False)
     dense = truth.read(tinymodel.dense_model())
     constants = tinymodel.WEIGHTS.nbytes + tinymodel.BIAS.nbytes
@@ -84,8 +85,8 @@ def test_lost_outputs_are_a_fault_of_the_converter() -> None:
 
 def test_whole_numbers_keep_their_own_dtype() -> None:
     """An int32 input and an int64 output are not quantized by int8."""
-    ids = truth.Tensor("ids", "int32", (1, 3), 0.0, 0)
-    best = truth.Tensor("k", "int64", (1,), 0.0, 0)
+    ids = TensorSpec("ids", "int32", (1, 3), 0.0, 0)
+    best = TensorSpec("k", "int64", (1,), 0.0, 0)
     inputs = (*INPUTS, InputInfo("ids", "int32", (1, 3)))
     found = facts(inputs=(IN8, ids), outputs=(OUT8, best))
     assert truth.check(found, inputs, OUTPUTS | {"k": "int64"}, "int8") == []

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.requests import Inbox
+from support.rig import BOUNDS
 
 from edged.admission import Admission, Bounds, Sweeper
 from edged.errors import Code, RequestError
@@ -27,7 +28,7 @@ class Rig:
         answer(request, Reply.failure(error), self.figures)
 
     def admission(self, **bounds: object) -> Admission:
-        return Admission(Bounds(**bounds), self.sweeper, self.fail)  # type: ignore[arg-type]
+        return Admission(Bounds(**{**BOUNDS, **bounds}), self.sweeper, self.fail)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import tarfile
 from pathlib import Path
@@ -139,6 +140,77 @@ def test_golden_that_is_no_npz_is_refused() -> None:
     for data in (b"", b"PK\x03\x04", b"text", b"\x93NUMPY\x01\x00"):
         with pytest.raises(ValueError, match="golden"):
             bundle.Golden.from_bytes(data)
+
+
+def npz(**arrays: object) -> bytes:
+    out = io.BytesIO()
+    np.savez_compressed(out, **{name.replace("__", "/"): value for name, value in arrays.items()})  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+X, Y = np.zeros((2, 1, 3), np.float32), np.zeros((2, 1, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"reference__y": Y, "tolerance__y": 0.1}, "no sample"),
+        ({"input__x": X, "tolerance__y": 0.1}, "reference 'y' is missing"),
+        ({"input__x": X, "reference__y": Y}, "tolerance of 'y' is None"),
+        ({"input__x": X, "reference__y": Y, "tolerance__y": np.inf}, "tolerance of 'y' is inf"),
+        ({"input__x": X, "reference__y": Y, "tolerance__y": -1.0}, "tolerance of 'y' is -1"),
+        ({"input__x": X, "reference__y": Y[:1], "tolerance__y": 0.1}, "reference 'y' is float32"),
+        ({"input__x": X[..., :1], "reference__y": Y, "tolerance__y": 0.1}, "input 'x' is float32"),
+        ({"input__x": X.astype(np.float64), "reference__y": Y, "tolerance__y": 0.1}, "input 'x' is float64"),
+        ({"input__x": X, "reference__y": Y, "tolerance__y": np.zeros(3)}, "cannot be read"),
+    ],
+)
+def test_golden_samples_that_check_nothing_are_refused(tmp_path: Path, arrays: dict[str, object], message: str) -> None:
+    """A bundle must not become `ready` on samples that only claim to vouch for it."""
+    manifest = bundle.read(tinymodel.write_dense_bundle(tmp_path / "whole")).manifest
+    bundle.write(tmp_path / "b", manifest, {bundle.MODEL: tinymodel.dense_model(), bundle.GOLDEN: npz(**arrays)})
+    with pytest.raises(BadDataError, match=message):
+        bundle.read(tmp_path / "b").golden()
+
+
+def test_a_golden_bomb_is_not_unpacked() -> None:
+    """300 kB that would become 300 MB: refused by the sizes the archive itself tells."""
+    bomb = npz(input__x=np.zeros(300 << 20, np.uint8))
+    assert len(bomb) < 1 << 20
+    with pytest.raises(ValueError, match="unpacks to"):
+        bundle.Golden.from_bytes(bomb)
+
+
+def test_sizes_are_compared_before_anything_is_read(path: Path) -> None:
+    """A sparse terabyte under the model's name is refused, not loaded."""
+    with (path / bundle.MODEL).open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(BadDataError, match=f"{1 << 40} bytes"):
+        bundle.read(path)
+
+
+def test_labels_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    """At reading, not at the first answer."""
+    manifest = bundle.read(tinymodel.write_dense_bundle(tmp_path / "whole")).manifest
+    bundle.write(tmp_path / "b", manifest, {bundle.MODEL: tinymodel.dense_model(), bundle.LABELS: b"\xff\xfe"})
+    with pytest.raises(BadDataError, match="utf-8"):
+        bundle.read(tmp_path / "b")
+
+
+@pytest.mark.parametrize("shape", [[10**30], [2**31, 2**31], [0], [-1, 3]])
+def test_impossible_shapes_are_refused(path: Path, shape: list[int]) -> None:
+    """Before anybody multiplies them."""
+    inputs = [{"name": "x", "dtype": "float32", "shape": shape}]
+    with pytest.raises(BadDataError, match="inputs"):
+        bundle.read(edited(path, {"inputs": inputs}))
+
+
+@pytest.mark.parametrize("inputs", [[], ["x", "x"]])
+def test_no_input_or_one_twice_is_refused(path: Path, inputs: list[str]) -> None:
+    """Both would leave a tensor that nobody fills."""
+    specs = [{"name": name, "dtype": "float32", "shape": [1, 3]} for name in inputs]
+    with pytest.raises(BadDataError, match="inputs"):
+        bundle.read(edited(path, {"inputs": specs}))
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,3 +150,51 @@ def test_logging_goes_to_standard_error_from_its_level_on(
     logging.getLogger("x").info("hello")
     err = capsys.readouterr().err
     assert err.endswith(" INFO    hello\n") if level == "debug" else err == ""
+
+
+@pytest.mark.parametrize(("own", "expected"), [({"LOG_LEVEL": "debug"}, logging.DEBUG), ({}, logging.WARNING)])
+def test_a_command_may_bring_its_own_log_level(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], expected: int
+) -> None:
+    """Where --log-level is not given the module's LOG_LEVEL holds, else warnings; --log-level wins over both."""
+    module = SimpleNamespace(HELP="x", EPILOG="", configure=lambda _: None, run=lambda _: 0, **own)
+    monkeypatch.setattr(cli, "_load", lambda _: module)
+    assert cli.main(["fake"]) == 0
+    assert logging.getLogger().level == expected
+    assert cli.main(["fake", "--log-level", "error"]) == 0
+    assert logging.getLogger().level == logging.ERROR
+
+
+def test_the_daemon_says_what_it_does() -> None:
+    """`edged run` logs from info on."""
+    assert cli._load("run").LOG_LEVEL == "info"  # type: ignore[attr-defined]
+
+
+EVIL = "\x1b]0;owned\x07\x9b2J\u202e"
+
+
+@pytest.mark.parametrize("raised", [BadDataError(EVIL, EVIL, EVIL), RuntimeError(EVIL)])
+def test_no_escape_sequence_in_an_error(fake: Fake, capsys: pytest.CaptureFixture[str], raised: Exception) -> None:
+    """Names from files, the network or the command line reach the terminal without control characters."""
+    fake.error = raised
+    cli.main(ARGS)
+    text = capsys.readouterr().err
+    assert "]0;owned" in text
+    assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("argv", [["check", EVIL], [EVIL], ["check", "--log-level", EVIL], ["infer", f"--x{EVIL}"]])
+def test_no_escape_sequence_in_a_usage_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where the command line itself is repeated."""
+    assert cli.main(argv) == ExitCode.USAGE
+    assert capsys.readouterr().err.replace("\n", "").isprintable()
+
+
+@pytest.mark.usefixtures("fake")  # puts the root logger back
+def test_no_escape_sequence_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """A log line may repeat what a stranger sent."""
+    cli.setup_logging("info")
+    logging.getLogger("edged.test").error("%s", EVIL)
+    text = capsys.readouterr().err
+    assert "]0;owned" in text
+    assert text.replace("\n", "").isprintable()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,10 +19,18 @@ from support.fakedevice import FakeTransport, answer, echo, failure
 from edged import Client
 from edged.client.wire import read_reply
 from edged.errors import BadDataError, Code, RequestError, UnavailableError, UsageError
-from edged.transports.base import Message
+from edged.transports import open_transport
+from edged.transports.base import Denied, Message, Subscription
 
 META = ("meta", "v=3;path=local;delegate=cpu;q=12;i=345;o=y:float32:1x3")
 WINDOW = np.array([[1, 2.5, -3]], np.float32)
+
+
+def _npy(array):
+    """What numpy itself writes of an array."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
 
 
 def _answer_float32(transport, request):
@@ -29,6 +39,10 @@ def _answer_float32(transport, request):
 
 def _silent(transport, request):
     """A device that is not there."""
+
+
+def _is_third(transport, request):
+    return len(transport.published) > 2 and request is transport.published[2]
 
 
 def _client(transport, **options):
@@ -60,8 +74,8 @@ def test_request_over_mqtt_5_keeps_the_contract():
     assert request.topic == "edged/v1/dev/press-07/req/har/c/line"
     assert request.response_topic.startswith("edged/v1/resp/line/")
     assert len(request.correlation) == 16
-    assert request.content_type == "application/octet-stream"
-    assert request.payload == WINDOW.tobytes()
+    assert request.content_type == "application/x-npy"
+    assert request.payload == _npy(WINDOW)
     assert (request.qos, request.retain, request.expiry_s) == (1, False, 2)
     name, left_ms = request.user[0]
     assert name == "deadline-ms"
@@ -97,7 +111,7 @@ def test_reply_topics_are_subscribed_before_any_request():
 def test_lost_messages_are_made_up_for(protocol):
     """Two requests vanish; the third send, under the same correlation and address, is answered once."""
     transport = FakeTransport(protocol=protocol)
-    transport.behaviour = lambda t, request: echo(t, request) if len(t.published) == 3 else None
+    transport.behaviour = lambda t, request: echo(t, request) if _is_third(t, request) else None
     with _client(transport) as client:
         result = client.infer("press-07", "har", WINDOW, deadline_ms=20_000)
         stats = client.stats()
@@ -111,7 +125,7 @@ def test_lost_messages_are_made_up_for(protocol):
 def test_resend_tells_what_is_left_of_the_deadline():
     """A device that gets only the resend must not work past the requester's deadline."""
     transport = FakeTransport()
-    transport.behaviour = lambda t, request: echo(t, request) if len(t.published) == 3 else None
+    transport.behaviour = lambda t, request: echo(t, request) if _is_third(t, request) else None
     with _client(transport) as client:
         client.infer("press-07", "har", WINDOW, deadline_ms=20_000)
     left = [int(request.user[0][1]) for request in transport.published]
@@ -198,7 +212,7 @@ def test_missing_answer_is_explained_by_the_devices_state():
         transport.deliver(_status("press-07", state="lost", boot="a"))
         with pytest.raises(RequestError, match="'lost'") as caught:
             client.infer("press-07", "har", WINDOW, deadline_ms=100)
-        with pytest.raises(RequestError, match="told no state"):
+        with pytest.raises(RequestError, match=r"sent 1 time, its state is not followed"):
             client.infer("press-08", "har", WINDOW, deadline_ms=20)
     assert re.search(r"sent \d+ times", caught.value.message)
 
@@ -216,7 +230,7 @@ def test_missing_connection_is_explained():
 
 
 def test_request_made_before_the_connection_is_sent_with_it():
-    """It waits within its own deadline, in the self-describing codec, since the protocol is not known yet."""
+    """It waits within its own deadline, in the self-describing codec."""
     transport = FakeTransport(protocol="")
     with _client(transport) as client:
         future = client.infer_async("press-07", "har", WINDOW, deadline_ms=20_000)
@@ -259,7 +273,93 @@ def test_refused_publish_is_counted_and_tried_again():
         future = client.infer_async("press-07", "har", WINDOW, deadline_ms=20_000)
         assert client.stats()["dropped"] == 1
         transport.accepts = True
-        assert future.result(20).resends >= 1
+        assert future.result(20).resends == 0
+
+
+def test_dropped_send_is_not_a_send():
+    """What the transport never took was not sent: neither the counters nor the deadline's error say so."""
+    transport = FakeTransport()
+    transport.accepts = False
+    with _client(transport) as client:
+        client.connect()
+        with pytest.raises(RequestError, match="never sent") as caught:
+            client.infer("press-07", "har", WINDOW, deadline_ms=100)
+        stats = client.stats()
+    assert caught.value.code is Code.DEADLINE_EXCEEDED
+    assert (stats["sent"], stats["resent"], stats["lost"]) == (0, 0, 1)
+    assert stats["dropped"] >= 2
+
+
+def test_request_that_cannot_be_sent_fails_at_once():
+    """Too large or invalid: the transport's reason is the error, long before the deadline."""
+    transport = FakeTransport()
+    transport.refuses = "its packet has 9 bytes, the largest may have 5"
+    with _client(transport) as client:
+        client.connect()
+        future = client.infer_async("press-07", "har", WINDOW, deadline_ms=600_000)
+        with pytest.raises(RequestError, match="may have 5") as caught:
+            future.result(20)
+        stats = client.stats()
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert not caught.value.retryable
+    assert (stats["sent"], stats["refused"], stats["dropped"], stats["lost"]) == (0, 1, 1, 0)
+
+
+def test_transport_that_cannot_start_is_told_by_every_call():
+    """A start that raised (a TLS file that is missing) is tried again, not taken for done."""
+    transport = FakeTransport()
+    transport.fails = BadDataError("ca.pem", "no such file")
+    client = _client(transport)
+    for call in (client.connect, client.__enter__, lambda: client.infer("press-07", "har", WINDOW)):
+        with pytest.raises(BadDataError, match=r"ca\.pem"):
+            call()
+    assert transport.starts == 3
+    transport.fails = None
+    assert client.infer("press-07", "har", WINDOW, deadline_ms=20_000).payload
+    client.close()
+
+
+def test_client_closed_while_it_starts_leaves_no_connection():
+    """`close` waits for the start that another thread is in, then stops the transport."""
+    starting, go = threading.Event(), threading.Event()
+
+    class Slow(FakeTransport):
+        def start(self, *args, **options):
+            starting.set()
+            assert go.wait(20)
+            super().start(*args, **options)
+
+    transport = Slow()
+    client = _client(transport)
+    with ThreadPoolExecutor(2) as pool:
+        started = pool.submit(client.connect, 20)
+        assert starting.wait(20)
+        closed = pool.submit(client.close)
+        go.set()
+        closed.result(20)
+        started.exception(20)
+    assert transport.stopped.is_set()
+
+
+def test_new_request_is_sent_once_by_caller_and_connection():
+    """A connection that comes up while a request is being made: one of the two sends it, the other leaves it."""
+    transport = FakeTransport(_silent, protocol="")
+    with _client(transport, resend_s=1000) as client:
+        client.infer_async("press-07", "har", WINDOW, deadline_ms=60_000)
+        (pending,) = client._exchange.all_open()
+        transport.connect("MQTT 5")  # as if before the caller's own send
+        client._send(pending, 0)
+        stats = client.stats()
+        assert (len(transport.published), stats["sent"], stats["resent"]) == (1, 1, 0)
+
+
+def test_any_transport_of_the_registry_serves_a_client():
+    """The URL alone picks the transport: here a bus in this process, with a device on it."""
+    device = open_transport("loopback://client-test")
+    device.start(lambda request: device.publish(answer(request, request.payload)), [Subscription("edged/v1/dev/#", 1)])
+    with Client("loopback://client-test", user="line") as client:
+        assert client.infer("press-07", "har", WINDOW, deadline_ms=20_000).payload == _npy(WINDOW)
+    device.stop()
 
 
 def test_hundred_in_flight_are_answered_right():
@@ -281,7 +381,7 @@ def test_hundred_in_flight_are_answered_right():
         for request in reversed(held):
             transport.deliver(answer(request, bytes(request.payload)))
         for array, future in zip(arrays, futures, strict=True):
-            assert future.result(20).payload == array.tobytes()
+            assert future.result(20).payload == _npy(array)
         assert client.stats()["answered"] == 100
 
 
@@ -305,7 +405,7 @@ def test_asyncio_awaits_answers_and_errors():
 
     with _client(FakeTransport(pairwise)) as client:
         client.connect()
-        assert asyncio.run(ask(client)) == (WINDOW.tobytes(), (WINDOW + 1).tobytes())
+        assert asyncio.run(ask(client)) == (_npy(WINDOW), _npy(WINDOW + 1))
 
 
 def test_cancelled_task_forgets_its_request():
@@ -348,7 +448,8 @@ def test_future_cancelled_while_its_answer_comes_in(monkeypatch):
     monkeypatch.setattr("edged.client.api.read_reply", cancel_then_read)
     with _client(FakeTransport()) as client:
         client.connect()
-        assert client.infer_async("press-07", "har", WINDOW).cancelled()
+        with pytest.raises(CancelledError):
+            client.infer("press-07", "har", WINDOW, deadline_ms=20_000)
         assert client.stats()["answered"] == 1
 
 
@@ -385,12 +486,45 @@ def test_client_may_be_closed_by_what_hangs_on_a_future():
 
 
 def test_callback_may_ask_again():
-    """What hangs on a future can use the client: no lock is held while it runs."""
-    second = []
+    """What hangs on a future can use the client from the network thread: no lock is held while it runs."""
+    second, done = [], threading.Event()
+
+    def ask_again(_):
+        client.infer_async("press-07", "har", WINDOW + 1).add_done_callback(lambda f: (second.append(f), done.set()))
+
     with _client(FakeTransport()) as client:
-        first = client.infer_async("press-07", "har", WINDOW)
-        first.add_done_callback(lambda _: second.append(client.infer("press-07", "har", WINDOW).payload))
-    assert second == [WINDOW.tobytes()]
+        client.connect()
+        client.infer_async("press-07", "har", WINDOW, deadline_ms=20_000).add_done_callback(ask_again)
+        assert done.wait(20)
+    assert second[0].result(0).payload == _npy(WINDOW + 1)
+
+
+@pytest.mark.parametrize("what", ["infer", "connect", "status"])
+def test_callback_must_not_wait(what):
+    """The thread that completes a future brings every answer: what waits there is told so, not left to its deadline."""
+    wait = {
+        "infer": lambda client: client.infer("press-07", "har", WINDOW, deadline_ms=60_000),
+        "connect": lambda client: client.connect(60),
+        "status": lambda client: client.status("press-07", 60),
+    }[what]
+    raised, done = [], threading.Event()
+
+    def call(_):
+        try:
+            wait(client)
+        except UsageError as error:
+            raised.append(error)
+        done.set()
+
+    transport = FakeTransport(lambda t, request: go.wait(20) and echo(t, request))
+    go = threading.Event()
+    with _client(transport, devices=["press-07"]) as client:
+        client.infer_async("press-07", "har", WINDOW, deadline_ms=60_000).add_done_callback(call)
+        go.set()
+        assert done.wait(20)
+        assert "infer_async" in str(raised[0])
+        # Elsewhere, and in the same thread afterwards, waiting is what these calls are for.
+        assert client.infer("press-07", "har", WINDOW, deadline_ms=60_000).payload == _npy(WINDOW)
 
 
 def test_status_is_read_and_an_old_boots_will_ignored():
@@ -433,8 +567,13 @@ def test_status_of_a_device_not_followed_needs_a_url():
         ("a/b", "m", 1, "device"),
         ("", "m", 1, "device"),
         ("d", "#", 1, "model"),
+        ("d", "m\x07", 1, "model"),
+        ("d", "m\ufffe", 1, "model"),
         ("d", "m", 0, "deadline"),
         ("d", "m", 10**9, "deadline"),
+        ("d", "m", True, "deadline"),
+        ("d", "m", 1.5, "deadline"),
+        ("d", "m", float("nan"), "deadline"),
     ],
 )
 def test_impossible_requests_are_refused(device, model, deadline_ms, what):
@@ -449,8 +588,18 @@ def test_impossible_options_are_refused():
     """A user that is no level, a URL that is none, an option that does not exist."""
     with pytest.raises(UsageError, match="user"):
         Client(transport=FakeTransport(), user="a/b")
-    with pytest.raises(UsageError, match="mqtt://"):
+    with pytest.raises(UsageError, match="loopback, mqtt, mqtts"):
         Client("http://x")
+    for qos in (-1, 3, "1", True):
+        with pytest.raises(UsageError, match="qos"):
+            Client(transport=FakeTransport(), qos=qos)
+    for resend_s in (-1, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="resend_s"):
+            Client(transport=FakeTransport(), resend_s=resend_s)
+    with _client(FakeTransport()) as client:
+        for timeout in (-1, float("nan"), float("inf")):
+            with pytest.raises(UsageError, match="timeout"):
+                client.connect(timeout)
     with pytest.raises(UsageError, match="no_such"):
         Client("mqtt://x", no_such=1)
 
@@ -460,7 +609,7 @@ def test_reply_that_cannot_be_read_raises_where_it_is_used():
     meta = ("meta", "o=y:float32:1x4")
     transport = FakeTransport(lambda t, r: t.deliver(answer(r, b"abc", user=(("status", "ok"), meta))))
     with _client(transport) as client:
-        result = client.infer("press-07", "har", WINDOW)
+        result = client.infer("press-07", "har", WINDOW, codec="raw")
     assert result.payload == b"abc"
     with pytest.raises(RequestError, match="bytes 0 to 16") as caught:
         _ = result.outputs
@@ -486,3 +635,64 @@ def test_importing_edged_brings_neither_paho_nor_numpy():
 
     with pytest.raises(AttributeError, match="nothing_like_it"):
         _ = edged.nothing_like_it
+
+
+@pytest.mark.parametrize("protocol", ["MQTT 5", "MQTT 3.1.1"])
+def test_arrays_say_what_they_are(protocol):
+    """From the first request on, over either protocol: one array, named or not, is npy; raw only where asked for."""
+    transport = FakeTransport(protocol=protocol)
+    with _client(transport) as client:
+        for inputs in (WINDOW, {"x": WINDOW}, WINDOW.tolist()):
+            assert client.infer("press-07", "har", inputs).codec == "npy"
+        assert client.infer("press-07", "har", WINDOW, codec="raw").payload == WINDOW.tobytes()
+        assert client.infer("press-07", "har", b"abc").codec == "raw"
+    found = np.load(io.BytesIO(bytes(transport.published[0].payload)))
+    np.testing.assert_array_equal(found, WINDOW)
+    assert found.dtype == np.float32
+
+
+def test_refused_login_ends_the_waiting_at_once():
+    """Waiting longer mends no password; the error is the broker's words."""
+    transport = FakeTransport(protocol="")
+    with _client(transport) as client:
+        transport.disconnect(Denied("refused by the broker: Not authorized"))
+        with pytest.raises(UnavailableError, match=r"fake: refused by the broker: Not authorized$"):
+            client.connect(timeout=1000)
+
+
+def test_a_forked_client_refuses_at_once():
+    """Threads do not survive a fork: in the child every call raises instead of waiting, and closing does nothing."""
+    with _client(FakeTransport()) as client:
+        client.infer("press-07", "har", WINDOW)
+        calls = (lambda: client.infer("d", "m", WINDOW), client.connect, client.stats, lambda: client.status("d"))
+        child = os.fork()
+        if child == 0:
+            try:
+                told = [_raised(call) for call in calls]
+                client.close()
+                os._exit(0 if all("forked" in text for text in told) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _raised(call):
+    try:
+        call()
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def test_result_is_short_as_text():
+    """A large payload does not flood a console."""
+    with _client(FakeTransport()) as client:
+        result = client.infer("press-07", "har", np.zeros((1, 10_000), np.float32))
+    assert re.fullmatch(r"<Result: 40\d\d\d bytes of npy, model version None, [\d.]+ ms, 0 resends>", repr(result))
+
+
+def test_errors_are_there_where_the_client_is():
+    """`edged.RequestError` is what a caller catches, without knowing our modules."""
+    import edged
+
+    assert (edged.RequestError, edged.EdgedError) == (RequestError, UsageError.__base__)

@@ -6,8 +6,11 @@ import argparse
 import io
 import json
 import sys
+import threading
+import zipfile
 from types import SimpleNamespace
 
+import cbor2
 import numpy as np
 import pytest
 from support.fakedevice import FakeTransport, answer, failure
@@ -22,6 +25,18 @@ from edged.transports.base import Message
 
 A = np.arange(6, dtype=np.float64).reshape(2, 3)
 META = "v=3;path=local;delegate=cpu;q=12;i=345;o=y:float32:1x3"
+
+
+# A .npy of 11 TiB, of which only the header is there.
+_HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3000000000000), }\n"
+HUGE = b"\x93NUMPY\x01\x00" + len(_HEADER).to_bytes(2, "little") + _HEADER
+
+
+def _zip(name, content):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, content)
+    return buffer.getvalue()
 
 
 @pytest.fixture
@@ -86,6 +101,12 @@ def test_standard_input_needs_a_codec(monkeypatch):
         ("a.npz", b"junk", None, None, BadDataError),
         ("a.csv", b"h\n1\nx\n", None, None, BadDataError),
         ("a.csv", b"\xff", None, None, BadDataError),
+        ("a.csv", b"", None, None, BadDataError),
+        ("a.csv", b"ax,ay\n\n", None, None, BadDataError),
+        ("a.npz", b"PK\x03\x04" + bytes(40), None, None, BadDataError),
+        ("a.npy", HUGE, None, None, BadDataError),
+        ("a.npz", _zip("x.npy", HUGE), None, None, BadDataError),
+        ("a.npz", _zip("x.txt", b"text"), None, None, BadDataError),
         ("a.npy", None, None, "no-such-dtype", BadDataError),
         ("a.json", b"{}", "raw", None, UsageError),
         ("a.bin", b"", "xml", None, UsageError),
@@ -115,7 +136,7 @@ def test_answer_for_a_person():
     lines = report.lines(_result(), [3.25])
     assert lines[0].split() == ["OUTPUT", "DTYPE", "SHAPE", "VALUES"]
     assert lines[1].split() == ["y", "float32", "1x3", "0.5", "2.5", "nan"]
-    assert lines[2] == "answered in 3.250 ms, version 3, local, cpu, queue 0.012 ms, infer 0.345 ms, sent again 1 times"
+    assert lines[2] == "answered in 3.250 ms, version 3, local, cpu, queue 0.012 ms, infer 0.345 ms, sent again 1 time"
     assert len(lines) == 3
 
 
@@ -184,7 +205,15 @@ def test_command_prints_the_answer(monkeypatch, capsys, tmp_path):
 
 @pytest.mark.parametrize(
     ("code", "exit_code"),
-    [("INVALID_ARGUMENT", 65), ("NOT_FOUND", 69), ("UNAVAILABLE", 69), ("RESOURCE_EXHAUSTED", 70), ("INTERNAL", 70)],
+    [
+        ("INVALID_ARGUMENT", 65),
+        ("FAILED_PRECONDITION", 65),
+        ("UNIMPLEMENTED", 65),
+        ("NOT_FOUND", 69),
+        ("UNAVAILABLE", 69),
+        ("RESOURCE_EXHAUSTED", 70),
+        ("INTERNAL", 70),
+    ],
 )
 def test_exit_code_tells_whose_fault_it_was(monkeypatch, write, code, exit_code):
     """Bad input 65, nobody or nothing there 69, all else 70."""
@@ -194,20 +223,79 @@ def test_exit_code_tells_whose_fault_it_was(monkeypatch, write, code, exit_code)
     assert caught.value.exit_code == exit_code
 
 
-@pytest.mark.parametrize(("state", "exit_code"), [("lost", 69), ("stopped", 69), ("ready", 70), (None, 69)])
-def test_silence_is_judged_by_the_devices_state(monkeypatch, write, state, exit_code):
-    """No answer from a device that is gone, or never was, is 69; from one that is there it is 70."""
-    monkeypatch.setattr(infer, "_STATUS_WAIT_S", 0.01)
+@pytest.mark.parametrize("state", ["lost", "stopped", "ready", None])
+def test_silence_is_unavailable_whatever_the_device_said(monkeypatch, write, state):
+    """No answer in time is 69; the error tells the state, also one that comes after the deadline."""
+    monkeypatch.setattr(infer, "_STATUS_WAIT_S", 2 if state else 0.01)
+    status = Message("edged/v1/dev/press-07/status", json.dumps({"state": state, "boot": "b"}).encode())
 
     def silent(transport, request):
         if state is not None:
-            transport.deliver(
-                Message("edged/v1/dev/press-07/status", json.dumps({"state": state, "boot": "b"}).encode())
-            )
+            threading.Timer(0.1, transport.deliver, [status]).start()
 
-    with pytest.raises(EdgedError, match="DEADLINE_EXCEEDED") as caught:
+    told = f"sent 1 time, .*{state or 'told no state'}.*--user must be the login"
+    with pytest.raises(EdgedError, match=told) as caught:
         _run(monkeypatch, FakeTransport(silent), write("x.bin", b"x"), "--deadline-ms", "30")
-    assert caught.value.exit_code == exit_code
+    assert caught.value.exit_code == 69
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ((), "input 'x': expected float32, got float64", "try --dtype float32"),
+        ((), "input 'x': expected shape [1, 3], got [3, 1]", ""),
+        (("--dtype", "float64"), "input 'x': expected float32, got float64", ""),
+    ],
+)
+def test_another_dtype_is_told_with_what_to_do(monkeypatch, write, words, message, hint):
+    """The device says what it wants; the command says how to send it, unless a dtype was asked for."""
+    error = RequestError(Code.INVALID_ARGUMENT, message)
+    transport = FakeTransport(lambda t, r: t.deliver(failure(r, error)))
+    with pytest.raises(BadDataError) as caught:
+        _run(monkeypatch, transport, write("x.bin", b"x"), *words)
+    assert caught.value.hint == hint
+
+
+def test_names_of_an_archive_travel(monkeypatch, tmp_path):
+    """The arrays of a .npz go by name, in whatever order they lie; a .npy goes as npy."""
+    np.savez(tmp_path / "x.npz", z=A, a=A + 1)
+    np.save(tmp_path / "x.npy", A)
+    transport = FakeTransport(lambda t, r: t.deliver(answer(r, b"\xa1\x67outputs\xa1\x61y\x81\x01")))
+    _run(monkeypatch, transport, str(tmp_path / "x.npz"))
+    (request,) = transport.published
+    assert request.content_type == "application/cbor"
+    assert {name: tag.value[1].value for name, tag in cbor2.loads(bytes(request.payload))["inputs"].items()} == {
+        "z": A.tobytes(),
+        "a": (A + 1).tobytes(),
+    }
+    transport = FakeTransport(_echo)
+    _run(monkeypatch, transport, str(tmp_path / "x.npy"))
+    assert transport.published[0].content_type == "application/x-npy"
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e9"])
+def test_times_that_cannot_be_waited_for_are_refused(monkeypatch, write, text):
+    """On the command line as in the SDK."""
+    with pytest.raises(UsageError, match="0 to 86400 seconds"):
+        _run(monkeypatch, FakeTransport(_echo), write("x.bin", b"x"), f"--connect-timeout={text}")
+
+
+def test_whatever_is_answered_is_a_json_document():
+    """Complex numbers are pairs, NaN beside the outputs is null, and what JSON has no form for is text."""
+    stream = io.BytesIO()
+    np.save(stream, np.array([1 + 2j, complex("nan")]))
+    found = report.document(_result(stream.getvalue(), "npy", ""), [1.0])
+    assert json.loads(json.dumps(found, allow_nan=False))["outputs"]["output_0"]["values"] == [[1, 2], [None, 0]]
+    found = report.document(_result(b'{"outputs": [1], "x": [NaN, {"y": Infinity}]}', "json"), [1.0])
+    assert json.loads(json.dumps(found, allow_nan=False))["x"] == [None, {"y": None}]
+    found = report.document(_result(b"\xa2\x67outputs\xa1\x61y\x81\x01\x61x\x42ab", "cbor"), [1.0])
+    assert json.loads(json.dumps(found))["x"] == "b'ab'"
+
+
+def test_no_control_character_of_a_reply_reaches_the_terminal():
+    """Names and facts come from the network."""
+    result = _result(b'{"outputs": {"\\u001b[2J": [1]}, "\\u009b": "\\u202e"}', "json", "path=%1b;delegate=%1b")
+    assert all(line.isprintable() for line in report.lines(result, [1.0]))
 
 
 def test_count_must_be_one_at_least(monkeypatch, write):

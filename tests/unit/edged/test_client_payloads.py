@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import io
 import json
 
+import cbor2
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from edged import codecs
+from edged.bundle import Signature, TensorSpec
 from edged.client.payloads import codec_of, decode, encode
 from edged.client.result import Result
 from edged.errors import BadDataError, RequestError, UsageError
@@ -123,6 +128,12 @@ def test_json_reply_takes_the_dtypes_that_are_known():
     assert found["y"][0] == value
 
 
+def _npy_of(shape, descr="<f4"):
+    """A .npy stream of four zero bytes whose header says anything."""
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(4)
+
+
 @pytest.mark.parametrize(
     ("payload", "codec", "outputs"),
     [
@@ -130,6 +141,14 @@ def test_json_reply_takes_the_dtypes_that_are_known():
         (b"abcde", "raw", (OutputMeta("y", "float32", (1,)),)),
         (b"abcdefgh", "raw", (OutputMeta("y", "object", (1,)),)),
         (b"abcdefgh", "raw", (OutputMeta("y", "no such", (1,)),)),
+        (b"abcdefgh", "raw", (OutputMeta("y", "(1 2)f4", (1,)),)),
+        (b"", "raw", (OutputMeta("y", "float32", (0, 10**17, 10**17)),)),
+        (b"\x93NUMPY\x01\x00\x10\x00" + b"{'descr': '<f4'\n", "npy", ()),
+        (_npy_of("(0, 99999999999999999999)"), "npy", ()),
+        (_npy_of("(99999999999,)"), "npy", ()),
+        (_npy_of("(" + "1," * 99 + ")"), "npy", ()),
+        (_npy_of("(1,)", "<f3"), "npy", ()),
+        (_npy_of("(1,)", "|O"), "npy", ()),
         (b"abcdefgh", "raw", (OutputMeta("y", "float32", (10**17, 10**17)),)),
         (b"\x93NUMPY\x01\x00", "npy", ()),
         (b"\x93NUMPY\x01\x00\x06\x00{'a': ", "npy", ()),
@@ -141,7 +160,21 @@ def test_json_reply_takes_the_dtypes_that_are_known():
         (b"[" * 100_000, "json", ()),
         (b'{"predictions": [{"a": 1}, {"b": 1}]}', "json", ()),
         (b'{"outputs": [[1], [1, 2]]}', "json", ()),
+        (b'{"outputs": [null]}', "json", (OutputMeta("y", "int32", (1,)),)),
+        (b'{"outputs": [{}]}', "json", (OutputMeta("y", "float32", (1,)),)),
+        (b'{"outputs": {"a": {"b": 1}}}', "json", ()),
+        (b'{"outputs": "text"}', "json", ()),
+        (b'{"outputs": [1e999]}', "json", (OutputMeta("output", "int64", (1,)),)),
+        (b'{"outputs": [99999999999999999999]}', "json", (OutputMeta("output", "int8", (1,)),)),
+        (b'{"outputs": null}', "json", ()),
         (b"\xa0", "cbor", ()),
+        (b"\xa1", "cbor", ()),
+        (b"\xbf\xff", "cbor", ()),
+        (b"\xa1\x67outputs\xa1\x61y" + b"\x81" * 200, "cbor", ()),
+        (b"\xa1\x67outputs\xa1\x61y\xc2\x41\x01", "cbor", ()),
+        (b"\xa1\x67outputs\xa1\x61y\xd8\x28\x82\x81\x03\xd8\x40\x42ab", "cbor", ()),
+        (b"\xa1\x67outputs\xa2\x61y\x01\x61y\x01", "cbor", ()),
+        (b"\xa1\x67outputs\xa1\x61y\x9b" + b"\xff" * 8, "cbor", ()),
     ],
 )
 def test_unreadable_reply_is_a_request_error(payload, codec, outputs):
@@ -155,6 +188,38 @@ def test_reply_codec_is_told_by_its_content_type_else_by_the_request():
     assert codec_of("application/x-npy", "raw") == "npy"
     assert codec_of(None, "jpeg") == "json"
     assert codec_of("text/strange", "raw") == "raw"
+    assert codec_of("image/png; x=y", "raw") == "png"
+
+
+@pytest.mark.parametrize("name", codecs.NAMES)
+def test_reply_codecs_are_those_of_the_daemons_codecs(name):
+    """Over MQTT 3.1.1 nothing but this rule tells in what a request is answered."""
+    try:
+        codec = codecs.load(name)
+    except RequestError:
+        pytest.skip(f"codec {name} is not installed")
+    assert codec_of(None, name) == codec.reply_codec
+    assert codec_of(codec.content_type, "raw") == name
+
+
+_DAMAGE = st.tuples(st.integers(0, 200), st.binary(min_size=1, max_size=3))
+
+
+@given(
+    st.sampled_from(["raw", "npy", "json"]), st.lists(_DAMAGE, max_size=4),
+    st.sampled_from(["float32", "int8", "bool", "complex64"]),
+    st.lists(st.integers(0, 10**18), max_size=40).map(tuple),
+)  # fmt: skip
+def test_no_reply_raises_anything_else(codec, damage, dtype, shape):
+    """Damaged bytes, and whatever a meta may say of them, are an answer or a RequestError."""
+    payload = bytearray(encode({"a": A, "b": B}, codec).payload)
+    for place, junk in damage:
+        payload[place : place + len(junk)] = junk
+    result = Result(bytes(payload), codec, Meta(outputs=(OutputMeta("a", dtype, shape),)), 1.0, 0)
+    with contextlib.suppress(RequestError):
+        _ = result.outputs
+    with contextlib.suppress(RequestError):
+        _ = result.document
 
 
 _ARRAYS = hnp.arrays(
@@ -175,3 +240,94 @@ def test_round_trip_bit_for_bit(arrays, codec):
             array.dtype,
             array.shape,
         )
+
+
+_PAIR = {"b": B, "a": A, "i": np.array([[-1, 300]], ">i2"), "s": np.float32(7)}
+
+
+def test_several_arrays_go_by_name(monkeypatch):
+    """In CBOR, as the library reads it, where that is installed; else in JSON. One array is npy under any name."""
+    assert [encode(inputs, None).codec for inputs in (A, {"any": A}, b"x")] == ["npy", "npy", "raw"]
+    encoded = encode(_PAIR, None)
+    assert encoded.codec == "cbor"
+    found = cbor2.loads(encoded.payload)["inputs"]
+    assert found["b"] == [True, False]
+    tag, (shape, typed) = found["a"].tag, found["a"].value
+    assert (tag, list(shape), typed.tag, typed.value) == (40, [2, 3], 85, A.tobytes())
+    assert (found["i"].value[1].tag, found["i"].value[1].value) == (77, _PAIR["i"].astype("<i2").tobytes())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    encoded = encode({"b": B, "a": A}, None)
+    assert (encoded.codec, list(json.loads(encoded.payload)["inputs"])) == ("json", ["b", "a"])
+
+
+@pytest.mark.parametrize(("inputs", "error"), [({"a": np.array([1j]), "b": A}, BadDataError), (A, UsageError)])
+def test_what_cbor_cannot_say(inputs, error):
+    """Complex numbers, and an array without a name."""
+    with pytest.raises(error):
+        encode(inputs, "cbor")
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=4),
+        hnp.arrays(
+            st.sampled_from(["<f2", ">f4", "<f8", "|u1", ">u2", "<u4", "<u8", "|i1", "<i2", ">i4", "<i8", "?"]),
+            hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_cbor_comes_back_bit_for_bit(arrays):
+    """A device's reply of any dtype, written by the library with RFC 8746's tags, is read back as it was."""
+    tags = {
+        "u1": 64,
+        "u2": 69,
+        "u4": 70,
+        "u8": 71,
+        "i1": 72,
+        "i2": 77,
+        "i4": 78,
+        "i8": 79,
+        "f2": 84,
+        "f4": 85,
+        "f8": 86,
+    }
+    body, outputs = {}, []
+    for name, array in arrays.items():
+        little = array.astype(array.dtype.newbyteorder("<"))
+        typed = cbor2.CBORTag(tags.get(little.dtype.str[1:], 0), little.tobytes())
+        body[name] = array.tolist() if array.dtype.kind == "b" else cbor2.CBORTag(40, [list(array.shape), typed])
+        outputs.append(OutputMeta(name, array.dtype.name, array.shape))
+    payload = cbor2.dumps({"outputs": body, "classes": {"y": [{"label": "walk", "score": 0.5}]}, "n": -3, "z": None})
+    result = Result(payload, "cbor", Meta(outputs=tuple(outputs)), 1.0, 0)
+    assert (result.document["n"], result.document["z"], result.document["classes"]["y"][0]["score"]) == (-3, None, 0.5)
+    for name, array in arrays.items():
+        found = result.outputs[name]
+        if array.dtype.kind != "b" or array.size:  # the shape of empty lists is lost
+            assert found.shape == array.shape
+        assert found.astype(array.dtype).tobytes() == array.tobytes()
+        assert found.flags.writeable
+
+
+@given(st.binary(max_size=40))
+def test_no_cbor_raises_anything_else(junk):
+    """Whatever a stranger sends as CBOR is an answer or a RequestError."""
+    result = Result(b"\xa1\x67outputs" + junk, "cbor", Meta(), 1.0, 0)
+    with contextlib.suppress(RequestError):
+        _ = result.outputs
+
+
+@pytest.mark.parametrize(("shape", "fits"), [((1, 3, 2), True), ((3, 2), True), ((2, 3), False), ((1, 1, 3, 2), False)])
+def test_json_may_leave_out_the_batch(shape, fits):
+    """As npy and CBOR may: a device takes the window of one sensor as it is, and no other shape."""
+    spec = TensorSpec(name="x", dtype="float32", shape=(1, 3, 2))
+    signature = Signature(inputs=(spec,), outputs=(spec,))
+    array, into = np.arange(6, dtype=np.float32), np.zeros((1, 3, 2), np.float32)
+    payload = encode(array.reshape(shape), "json").payload
+    if not fits:
+        with pytest.raises(RequestError, match="expected"):
+            codecs.load("json").decode(payload, signature, [into])
+        return
+    codecs.load("json").decode(payload, signature, [into])
+    assert into.tobytes() == array.tobytes()

@@ -7,7 +7,7 @@ import time
 from edged.replies import OVERHEAD, ReplyMemory
 from edged.transports.base import Message
 
-KEY = ReplyMemory.key("m", "edged/v1/resp/u/1", b"c1", b"payload")
+KEY = ReplyMemory.key("m", "raw", "edged/v1/resp/u/1", b"c1", b"payload")
 
 
 def reply(text: bytes = b"answer") -> Message:
@@ -34,7 +34,7 @@ def test_the_same_correlation_with_another_payload_is_another_request() -> None:
     memory = ReplyMemory(1 << 20, 60)
     memory.begin(KEY)
     memory.store(KEY, reply())
-    assert memory.begin(ReplyMemory.key("m", "edged/v1/resp/u/1", b"c1", b"another")) == (True, None)
+    assert memory.begin(ReplyMemory.key("m", "raw", "edged/v1/resp/u/1", b"c1", b"another")) == (True, None)
 
 
 def test_a_forgotten_request_runs_again() -> None:
@@ -47,8 +47,8 @@ def test_a_forgotten_request_runs_again() -> None:
 
 def test_bytes_are_bounded_oldest_out_first() -> None:
     """Room for two answers: after three, the first is forgotten and the last is known."""
-    memory = ReplyMemory(2 * (OVERHEAD + 1000), 60)
-    keys = [ReplyMemory.key("m", "t", str(n).encode(), b"") for n in range(3)]
+    memory = ReplyMemory(2 * (OVERHEAD + 1100), 60)
+    keys = [ReplyMemory.key("m", "raw", "t", str(n).encode(), b"") for n in range(3)]
     for key in keys:
         memory.begin(key)
         memory.store(key, reply(b"x" * 1000))
@@ -77,8 +77,26 @@ def test_accounting_returns_to_zero() -> None:
     """No drift: after everything is forgotten, no byte is counted."""
     memory = ReplyMemory(1 << 20, 60)
     for n in range(50):
-        key = ReplyMemory.key("m", "t", str(n).encode(), b"")
+        key = ReplyMemory.key("m", "raw", "t", str(n).encode(), b"")
         memory.begin(key)
         memory.store(key, reply(b"x" * n))
         memory.forget(key)
     assert memory._bytes == 0
+
+
+def test_long_topics_and_correlations_count_too() -> None:
+    """A requester may make each 64 KiB: a hundred such entries do not fit into a mebibyte."""
+    memory = ReplyMemory(1 << 20, 60)
+    keys = [ReplyMemory.key("m", "raw", "t" * 60_000, bytes(60_000) + bytes([n]), b"") for n in range(100)]
+    for key in keys:
+        memory.begin(key)
+        memory.store(key, reply())
+    assert len(memory._entries) < 10
+
+
+def test_the_same_request_in_another_codec_is_another_request() -> None:
+    """An answer in raw bytes is none to a question in JSON."""
+    memory = ReplyMemory(1 << 20, 60)
+    memory.begin(KEY)
+    memory.store(KEY, reply())
+    assert memory.begin(ReplyMemory.key("m", "json", "edged/v1/resp/u/1", b"c1", b"payload")) == (True, None)

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from edged.client.fleet import Fleet
+from edged.client.metrics import parse_metrics, percentiles_of
+from edged.client.status import parse_status
 from edged.client.toptable import age, document, milliseconds, screen
 from edged.clock import NS_PER_S, now_ns
 from edged.commands import top
 from edged.errors import UnavailableError, UsageError
 from edged.latency import Histogram
+from edged.transports import open_transport
 from edged.transports.base import Message
-from edged.transports.loopback import LoopbackBus, LoopbackTransport
 
 STAGES = ("receive", "queue", "decode", "infer", "encode", "publish")
 
@@ -92,7 +94,7 @@ def test_row_shows_the_figures_of_the_message():
         "RUNTIME": "ai-edge-litert 2.3.0",
         "REQ/S": "25.0", "P50ms": "0.680", "P90ms": "1.36", "P99ms": "2.04", "MAXms": "3.40",
         "P50all": "1.50", "P90all": "3.00", "P99all": "4.50", "MAXall": "7.50",
-        "ERRORS": "3", "QUEUE": "4", "RSS": "50M", "SEEN": "0s",
+        "ERRall": "3", "QUEUE": "4", "RSS": "50M", "SEEN": "0s",
     }  # fmt: skip
     assert row == expected
 
@@ -100,7 +102,7 @@ def test_row_shows_the_figures_of_the_message():
 def test_percentile_of_few_samples_says_so():
     """99 samples are marked and explained, 100 are not."""
     row, lines = _table(_fleet(_metrics("a", n=99)))
-    assert row["P99ms"] == "2.04*"
+    assert (row["P50ms"], row["P90ms"], row["P99ms"], row["MAXms"]) == ("0.680*", "1.36*", "2.04*", "3.40")
     assert "* fewer than 100 samples" in lines
     row, lines = _table(_fleet(_metrics("a", n=100)))
     assert row["P99ms"] == "2.04"
@@ -235,11 +237,9 @@ def test_age(seconds, text):
 
 
 @pytest.fixture
-def bus(monkeypatch):
+def bus(request):
     """`edged top` on a bus in this process instead of a broker."""
-    bus = LoopbackBus()
-    monkeypatch.setattr(top, "mqtt_transport", lambda _settings: LoopbackTransport(bus))
-    return bus
+    return f"loopback://{request.node.name}"
 
 
 def _args(*words):
@@ -249,7 +249,7 @@ def _args(*words):
 
 
 def _device(bus, *messages):
-    device = LoopbackTransport(bus)
+    device = open_transport(bus)
     device.start(lambda _message: None, [])
     for message in messages:
         device.publish(message)
@@ -262,26 +262,28 @@ def _retained(message):
 
 def test_once_prints_when_every_device_has_reported(bus, capsys):
     """Retained statuses name the devices; a stopped one is not waited for."""
-    _device(bus, _status("a"), _status("b", "stopped"), _retained(_metrics("a")))
-    assert top.run(_args("--once", "--json", "--wait", "20")) == 0
+    device = _device(bus, _status("a"), _status("b", "stopped"), _retained(_metrics("a")))
+    assert top.run(_args("--broker", bus, "--once", "--json", "--wait", "20")) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(d["device"], d["state"]) for d in found["devices"]] == [("a", "ready"), ("b", "stopped")]
     assert found["devices"][0]["models"]["har"]["interval"]["requests"] == 250
+    device.stop()
 
 
 def test_once_as_text_has_no_escape_sequences(bus, capsys):
     """Not on a terminal the table is plain lines."""
-    _device(bus, _status("a"), _retained(_metrics("a")))
-    assert top.run(_args("--once")) == 0
+    device = _device(bus, _status("a"), _retained(_metrics("a")))
+    assert top.run(_args("--broker", bus, "--once")) == 0
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert text.startswith("DEVICE")
+    device.stop()
 
 
 def test_once_without_any_device_is_unavailable(bus):
     """Nothing heard is an error that names what was waited for."""
     with pytest.raises(UnavailableError, match="press-07: nothing heard"):
-        top.run(_args("--once", "--wait", "0.1", "--device", "press-07"))
+        top.run(_args("--broker", bus, "--once", "--wait", "0.1", "--device", "press-07"))
 
 
 def test_frame_fits_the_terminals_height(monkeypatch):
@@ -309,3 +311,74 @@ def test_no_broker_is_unavailable():
     """Without a broker the command ends with the reason."""
     with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1"):
         top.run(_args("--broker", "mqtt://127.0.0.1:1", "--connect-timeout", "0.3"))
+
+
+def test_nobody_there_is_told():
+    """An empty table says what is waited for."""
+    assert screen(Fleet(), now_ns(), stages=False, width=None) == ["waiting for devices"]
+
+
+def test_first_message_tells_its_interval_where_it_can():
+    """Where a first message says that its interval holds all since start, its histogram is the interval's; else not."""
+    (line,) = [line for line in screen(_fleet(_metrics("a")), now_ns(), stages=False, width=None) if "interval" in line]
+    assert "1 of 1 devices  n 200  P50 1.50 ms" in line
+    lines = screen(_fleet(_metrics("a", n=50)), now_ns(), stages=False, width=None)
+    assert "fleet last interval:  not known yet  (needs two messages of a device)" in lines
+
+
+@pytest.mark.parametrize("width", range(1, 130))
+def test_numbers_are_never_cut(width):
+    """A number that does not fit is left out whole, whatever the width; names are cut, and say so."""
+    fleet = _fleet(_status("p" * 40), _metrics("p" * 40, n=99))
+    whole = " ".join(screen(fleet, now_ns(), stages=True, width=None)).split()
+    for line in screen(fleet, now_ns(), stages=True, width=width):
+        assert len(line) <= width
+        assert all(word in whole for word in line.split() if any(char.isdigit() for char in word) and "…" not in word)
+
+
+def test_one_value_has_one_latency():
+    """Bounds of buckets differ for one value; it is shown as one. No percentile is beyond the maximum."""
+    for n, figures in ((1, (100.0, 100.9)), (7, (120.0, 100.0))):
+        body = json.loads(bytes(_metrics("a").payload))
+        total = body["models"]["har"]["interval"]["latency"]["total"]
+        total |= {"n": n, "p50_us": figures[0], "p90_us": figures[0], "p99_us": figures[0], "max_us": figures[1]}
+        found = parse_metrics(json.dumps(body).encode(), 1).models["har"].interval.total
+        assert found.p50_us == found.p90_us == found.p99_us == found.max_us
+    histogram = Histogram()
+    histogram.record(1_000_000)
+    later = histogram.copy()
+    later.record(999_123)
+    found = percentiles_of(later.since(histogram))
+    assert (found.n, found.p50_us, found.p99_us, found.max_us) == (1, 999.123, 999.123, 999.123)
+
+
+def test_models_are_cut_before_histograms_are_read(monkeypatch):
+    """A message of 40,000 models costs what 64 cost: a histogram is a hundred times as large as its text."""
+    decoded = []
+    real = Histogram.decode
+    monkeypatch.setattr(Histogram, "decode", lambda text: decoded.append(text) or real(text))
+    body = json.loads(bytes(_metrics("a").payload))
+    body["models"] = {f"m{i}": body["models"]["har"] for i in range(1000)}
+    assert len(parse_metrics(json.dumps(body).encode(), 1).models) == len(decoded) == 64
+    status = json.loads(bytes(_status("a").payload)) | {"models": {f"m{i}": {} for i in range(1000)}}
+    assert len(parse_status(json.dumps(status).encode(), 1).models) == 64
+
+
+def test_figures_beyond_all_sense_are_not_shown():
+    """They would push the rest off the screen; names are cut where there is no width to cut them to."""
+    body = json.loads(bytes(_metrics("a").payload))
+    model = body["models"].pop("har")
+    model["interval"]["latency"]["total"]["p99_us"] = 1e17
+    model |= {"version": 10**17, "delegate": "d" * 1000}
+    body |= {"interval_s": 1e17, "process": {"rss_bytes": 1e17}, "models": {"m" * 255: model}}
+    row, _ = _table(_fleet(Message("edged/v1/dev/a/metrics", json.dumps(body).encode())))
+    assert (row["P99ms"], row["VER"], row["REQ/S"], row["RSS"]) == ("-", "-", "-", "-")
+    assert len(row["MODEL"]) == len(row["DELEGATE"]) == 64
+
+
+@pytest.mark.parametrize("option", ["--wait", "--interval", "--connect-timeout"])
+@pytest.mark.parametrize("text", ["nan", "inf", "-1"])
+def test_times_that_cannot_be_waited_for_are_refused(option, text):
+    """They would end the waiting at once, never, or in a traceback."""
+    with pytest.raises(UsageError, match="seconds"):
+        _args(f"{option}={text}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import threading
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from support import tinymodel
 from support.brokers import eventually
 
-from edged import bundle
+from edged import bundle, trial
 from edged.bundle import Bundle
 from edged.engines import tflite_runtime
 from edged.engines.tflite_runtime import Runtime
@@ -71,7 +72,65 @@ def test_a_killed_child_is_told_by_its_signal(
     shell.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(shell))
     verdict = Trials(tmp_path / "state").verdict(dense, runtime, "cpu", 1)
-    assert verdict == Verdict(ok=False, reason="killed the process that loaded it (signal 11)")
+    assert verdict == Verdict(ok=False, reason="the process that loaded it was killed by SIGSEGV")
+
+
+def killed_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, number: str = "KILL") -> Path:
+    """Make the first `times` children kill themselves before they are Python; return the file with a line for each."""
+    tries, shell = tmp_path / "tries", tmp_path / "python"
+    shell.write_text(
+        f'#!/bin/sh\necho try >> "{tries}"\n'
+        f'[ $(wc -l < "{tries}") -gt {times} ] || kill -{number} $$\nexec "{sys.executable}" "$@"\n'
+    )
+    shell.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(shell))
+    return tries
+
+
+def count(tries: Path) -> int:
+    return len(tries.read_text().splitlines()) if tries.exists() else 0
+
+
+def test_a_child_that_somebody_killed_is_tried_again(
+    runtime: Runtime, dense: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL twice, as by the out-of-memory killer, then a good run: the verdict is the run's."""
+    tries = killed_at_first(tmp_path, monkeypatch, 2)
+    monkeypatch.setattr(trial, "PAUSES_S", (0.01, 0.02))
+    assert Trials(tmp_path / "state").verdict(dense, runtime, "cpu", 1).ok
+    assert count(tries) == 3
+
+
+@pytest.mark.parametrize(("number", "tried"), [("KILL", 3), ("SEGV", 1)])
+def test_trying_again_has_an_end(
+    number: str, tried: int, dense: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three times for SIGKILL, once for what is the model's own doing; the reason names the signal."""
+    tries = killed_at_first(tmp_path, monkeypatch, 99, number)
+    monkeypatch.setattr(trial, "PAUSES_S", (0.01, 0.02))
+    verdict = Trials(tmp_path / "state").verdict(dense, tflite_runtime.installed()[0], "cpu", 1)
+    assert (verdict.ok, count(tries)) == (False, tried)
+    assert f"was killed by SIG{number}" in verdict.reason
+
+
+def test_the_pauses_are_short_and_grow() -> None:
+    """A start is not held up for long by a machine that has no memory to give."""
+    assert trial.PAUSES_S == (0.5, 2.0)
+
+
+def test_stop_ends_the_wait_for_another_try(dense: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause would last an hour; a stop ends it, and no other child is started."""
+    tries = killed_at_first(tmp_path, monkeypatch, 99)
+    monkeypatch.setattr(trial, "PAUSES_S", (3600.0,))
+    trials, verdicts = Trials(tmp_path / "state"), []
+    runtime = tflite_runtime.installed()[0]
+    thread = threading.Thread(target=lambda: verdicts.append(trials.verdict(dense, runtime, "cpu", 1)))
+    thread.start()
+    eventually(lambda: count(tries) == 1, "the child ran")
+    trials.stop()
+    thread.join(10)
+    assert verdicts == [Verdict(ok=False, reason="the process that loaded it was stopped")]
+    assert count(tries) == 1
 
 
 def test_a_bundle_that_changes_meanwhile_is_refused(runtime: Runtime, dense: Bundle, tmp_path: Path) -> None:
@@ -82,7 +141,7 @@ def test_a_bundle_that_changes_meanwhile_is_refused(runtime: Runtime, dense: Bun
     assert "changed" in Trials(tmp_path / "state").verdict(changed, runtime, "cpu", 1).reason
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 1}', '{"x": {"bad": 1}}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 1}', '{"x": {"bad": 1}}', "[" * 5000])
 def test_a_damaged_state_file_is_only_a_fresh_start(content: str, dense: Bundle, tmp_path: Path) -> None:
     """It holds nothing that cannot be measured again."""
     (tmp_path / "trials.json").write_text(content)
@@ -125,4 +184,4 @@ def test_stop_ends_the_child_at_once(tmp_path: Path) -> None:
     eventually(lambda: trials._child is not None, "the child runs")
     trials.stop()
     thread.join(10)
-    assert verdicts == [Verdict(ok=False, reason="killed the process that loaded it (signal 9)")]
+    assert verdicts == [Verdict(ok=False, reason="the process that loaded it was stopped")]

@@ -10,6 +10,10 @@ from converters.demo.answers import Answers, Watch
 from edged.errors import Code, RequestError
 from edged.transports.base import Message
 
+METRICS = json.dumps({
+    "format": 1, "boot": "b", "seq": 2, "interval_s": 1, "process": {"rss_bytes": 4096},
+    "models": {"har": {"since_start": {"latency": {"total": {"n": 3, "p99_us": 7.5}}}}},
+}).encode()  # fmt: skip
 TRUTH = {"s0": [2, 0], "s1": [1, 1]}
 
 
@@ -59,18 +63,31 @@ def test_messages_are_sorted_by_topic() -> None:
     """Status, metrics and answers of this device arrive where they belong; the key is the last level."""
     watch = Watch("d", "imu", Answers(TRUTH))
     for topic, payload in (
-        ("edged/v1/dev/d/status", b'{"state": "ready"}'),
-        ("edged/v1/dev/d/metrics", b'{"models": {"har": {"since_start": {"latency": {"total": {"n": 3}}}}}}'),
+        ("edged/v1/dev/d/status", b'{"state": "ready", "boot": "b"}'),
+        ("edged/v1/dev/d/metrics", METRICS),
         ("edged/v1/dev/d/out/imu/s0", answer(0, 2)),
         ("edged/v1/dev/other/status", b'{"state": "lost"}'),
     ):
         watch.on_message(Message(topic, payload))
-    assert watch.status == {"state": "ready"}
-    assert watch.latency("har") == {"total": {"n": 3}}
+    assert watch.device is not None
+    assert watch.device.state == "ready"
+    total = watch.latency("har")["total"]
+    assert (total["n"], total["p99_us"], total["max_us"]) == (3, 7.5, None)
     assert watch.latency("other") == {}
+    assert watch.metrics is not None
+    assert watch.metrics.rss_bytes == 4096
     assert watch.answers.right == 1
     assert {s.filter for s in watch.subscriptions} == {
         "edged/v1/dev/d/status",
         "edged/v1/dev/d/metrics",
         "edged/v1/dev/d/out/imu/+",
     }
+
+
+def test_before_the_first_word_there_is_nothing() -> None:
+    """Neither state nor latency is made up."""
+    watch = Watch("d", "imu", Answers(TRUTH))
+    assert watch.device is None
+    assert watch.latency("har") == {}
+    watch.on_message(Message("edged/v1/dev/d/status", b"rubbish"))
+    assert watch.device is None

@@ -23,9 +23,11 @@ def test_the_last_json_line_is_kept_and_other_words_go_to_the_log(tmp_path: Path
 
 
 def test_a_bad_end_shows_the_end_of_the_log(tmp_path: Path) -> None:
-    """The person sees what the child said, and its exit status."""
+    """The person sees what the child said, and its exit status or the signal's name."""
     with pytest.raises(InternalError, match=r"(?s)edged demo: shell: ended with 3.*no such model"):
         shell(tmp_path, "echo no such model >&2; exit 3").finish(10)
+    with pytest.raises(InternalError, match="shell: was killed by SIGSEGV"):
+        shell(tmp_path, "kill -SEGV $$").finish(10)
 
 
 def test_a_child_that_does_not_end_is_a_failure(tmp_path: Path) -> None:
@@ -70,3 +72,13 @@ print(json.dumps({"pid": subprocess.Popen(["sleep", "60"]).pid}), flush=True)
 def _running(stat: Path) -> bool:
     # A killed orphan may wait as a zombie for the reaper of its machine.
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_users_files_do_not_stand_in_for_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`edged demo` typed where a json.py lies: its children do not import that."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "json.py").write_text("raise SystemExit('the wrong module')")
+    monkeypatch.chdir(tmp_path / "here")
+    with Children(tmp_path) as children:
+        code = "import json; print(json.dumps({'ok': 1}))"
+        assert children.python("tell", "timeit", "-n1", "-r1", "-s", code).finish(30) == {"ok": 1}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import tracemalloc
 
 import hypothesis.extra.numpy as hnp
@@ -9,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from edged.bundle import TensorSpec
+from edged.bundle import Signature, TensorSpec
 from edged.codecs import common
-from edged.errors import RequestError
+from edged.errors import Code, RequestError
 
 
 @given(hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=4)))
@@ -70,3 +72,27 @@ def test_a_bool_must_be_zero_or_one(bad: list[int]) -> None:
 def test_a_value_is_named_shortly(value: object, text: str) -> None:
     """An error reply never repeats a client's megabytes, and naming a value never fails."""
     assert common.describe(value) == text
+
+
+LONGEST = "-1.2345678901234567e-300"
+
+
+def printed(shape: tuple[int, ...], level: int = 1) -> int:
+    """Count the characters json.dumps(indent=2) writes for the longest numbers in `shape`, at this level."""
+    if not shape:
+        return len(LONGEST)
+    inner = shape[0] * (printed(shape[1:], level + 1) + 2 * (level + 1) + 2) - 1  # blanks, line end, comma
+    return inner + 2 * level + 3
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (1, 1100, 6), (1, 224, 224, 3), (16, 50, 50, 1, 1)], ids=str)
+def test_the_bound_takes_what_is_printed_prettily_and_not_much_more(shape: tuple[int, ...]) -> None:
+    """Counted against json.dumps where that is small; above it is the bound, and not far above."""
+    if math.prod(shape) < 10_000:
+        text = json.dumps({"instances": np.full(shape, float(LONGEST)).tolist()}, indent=2)
+        assert len(text) == printed(shape) + len('{\n  "instances": \n}')
+    signature = Signature((TensorSpec("x", "float32", shape),), ())
+    common.refuse_too_large(printed(shape), signature, text=True)
+    with pytest.raises(RequestError, match=r"a payload of \d+ bytes.*'x'.*at most \d+ bytes") as caught:
+        common.refuse_too_large(4 * printed(shape) + common.ALLOWANCE + 1_000, signature, text=True)
+    assert caught.value.code is Code.INVALID_ARGUMENT

@@ -176,3 +176,21 @@ def test_preprocessing_that_does_not_fit_the_input_is_said() -> None:
     error = refused("png", file_of(picture("RGB"), "PNG"), image_signature(width=5))
     assert error.code is Code.FAILED_PRECONDITION
     assert "[1, 4, 5, 3]" in error.message
+
+
+@pytest.mark.usefixtures("decoder")
+@TURBO
+def test_a_file_larger_than_its_pixels_is_refused() -> None:
+    """Bytes are bounded by the size the header claims, and by what else a file carries; a colour profile is fine."""
+    for name, at in (("jpeg", 2), ("png", 33)):
+        payload = file_of(picture("RGB"), name.upper())
+        for count, good in ((10, True), (20, False)):
+            filler = b"\xff\xe2\xff\xff" + bytes(65533)
+            if name == "png":
+                body = b"prVt" + bytes(65533)
+                filler = struct.pack(">I", 65533) + body + struct.pack(">I", zlib.crc32(body))
+            long = payload[:at] + filler * count + payload[at:]
+            if good:
+                np.testing.assert_array_equal(decode(name, long), decode(name, payload))
+            else:
+                assert f"a payload of {len(long)} bytes; an image of" in refused(name, long).message

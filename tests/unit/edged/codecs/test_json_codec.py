@@ -117,8 +117,15 @@ def test_outputs_without_a_common_batch_are_given_in_columns() -> None:
         (b'{"instances": [[1,1e999,3]]}', "'x' at [0][1]"),
         (b'{"instances": [[1,1e39,3]]}', "at most 3.40282e+38"),
         (b'{"instances": [[1,' + b"9" * 5000 + b",3]]}", "not valid JSON"),
-        (b'{"instances": ' + b"[" * 200_000, "nested too deeply"),
-        (b'{"instances": ' + b'{"a":' * 200_000, "nested too deeply"),
+        (b'{"instances": ' + b"[" * 1_020, "nested too deeply"),
+        (b'{"instances": ' + b'{"a":' * 1_020, "nested too deeply"),
+        (b'{"instances": ' + b"[" * 30_000, "30001 lists and objects; the model's inputs are 'x', which have at most"),
+        (b'{"instances": ' + b'{"a":' * 9_000, "9001 lists and objects"),
+        (b'{"instances": [' + b"[]," * 5_000 + b"[]]}", "5003 lists and objects"),
+        (
+            b'{"instances": [' + b"1," * 40_000 + b"1]}",
+            "a payload of 80018 bytes; the model's inputs are 'x', which take",
+        ),
         (b'{"instances": {"x": [1,2,3]}}', '"instances": expected a list'),
         (b'{"instances": [{"x": [1,2,3]}, [1,2,3]]}', "instances[1]: expected an object"),
         (b'{"instances": [{"y": [1,2,3]}]}', "instances[0]: 'x' is missing, 'y' is unknown"),
@@ -189,3 +196,27 @@ def test_another_signatures_name_is_refused(given: object) -> None:
     named = dataclasses.replace(ONE, name="serving_default")
     body = {"instances": [[1, 2, 3]], "signature_name": given}
     assert "the model has 'serving_default'" in message(body, named)
+
+
+def test_what_is_too_large_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither many bytes nor many lists reach the parser, which cannot be interrupted."""
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("parsed"))
+    for payload in (b'{"instances":[' + b"[]," * 200_000 + b"[]]}", b'{"instances":[' + b"[]," * 3_000 + b"[]]}"):
+        assert "at most" in message(payload)
+
+
+@pytest.mark.parametrize("shape", [(1, 1100, 6), (1, 1, 1, 1, 5_000), (1_500,), (300, 1, 1), ()], ids=str)
+@pytest.mark.parametrize("indent", [None, 2, 4])
+def test_pretty_printed_requests_are_taken_in_each_form(shape: tuple[int, ...], indent: int | None) -> None:
+    """The longest numbers, one a line, deep in blanks, two inputs by name, rows and columns: decoded, not too large."""
+    values = np.full(shape, -1.2345678901234567e-300)
+    specs = tuple(TensorSpec(name * 60, "float64", shape) for name in ("a", "\N{WAVING HAND SIGN}"))
+    signature = Signature(specs, (Y,))
+    named = {spec.name: values.tolist() for spec in specs}
+    bodies: list[object] = [{"inputs": named}]
+    if shape:
+        bodies.append({"instances": [dict.fromkeys(named, row) for row in values.tolist()]})
+    for body in bodies:
+        into = empty_inputs(signature)
+        Json().decode(json.dumps(body, indent=indent).encode(), signature, into)
+        assert all(array.tobytes() == values.tobytes() for array in into)

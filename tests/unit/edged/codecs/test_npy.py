@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -146,3 +147,18 @@ def test_answers_are_little_endian_in_c_order() -> None:
     encoded = Npy().encode([np.asfortranarray(VALUES[0]).astype(">f4")], signature_for({"x": VALUES[0]}))
     assert b"'descr': '<f4', 'fortran_order': False" in encoded
     assert encoded.endswith(VALUES.tobytes())
+
+
+def test_what_is_too_long_costs_nothing() -> None:
+    """The header says how much is read: 20 MB behind it, or claimed by it, are neither copied nor looked at."""
+    array = np.ones((1, 3), np.float32)
+    claimed = npy_bytes(np.ones((1, 5_000_000), np.float32))
+    for payload in (npy_bytes(array) + bytes(20_000_000), claimed):
+        signature = signature_for({"x": array})
+        into = empty_inputs(signature)
+        tracemalloc.start()
+        with pytest.raises(RequestError, match=r"bytes too many|expected shape"):
+            Npy().decode(payload, signature, into)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 100_000

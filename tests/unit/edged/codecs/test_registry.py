@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
+from support.codec_cases import image_signature, signature_for
 
 from edged import codecs
 from edged.errors import Code, RequestError
@@ -47,9 +52,9 @@ def test_an_unknown_codec_names_those_there_are(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "package"), [("cbor", "cbor2"), ("jpeg", "PIL"), ("png", "PIL")])
 def test_a_missing_package_names_the_extra(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its package a codec is UNIMPLEMENTED and says what to install; afterwards it works again."""
+    """Without its package a codec is UNIMPLEMENTED and says what to install; with a new start it works again."""
     extra = codecs.TABLE[name].extra
-    codecs.load.cache_clear()
+    codecs._imported.cache_clear()
     monkeypatch.delitem(sys.modules, codecs.TABLE[name].target.partition(":")[0], raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RequestError) as caught:
@@ -57,7 +62,70 @@ def test_a_missing_package_names_the_extra(name: str, package: str, monkeypatch:
     assert caught.value.code is Code.UNIMPLEMENTED
     assert f"edged[{extra}]" in caught.value.message
     monkeypatch.undo()
+    codecs._imported.cache_clear()
     assert codecs.load(name).name == name
+
+
+@pytest.fixture
+def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The modules that the table imports, with an empty memory before and after."""
+    asked: list[str] = []
+
+    def import_module(name: str) -> Any:
+        asked.append(name)
+        return real(name)
+
+    real = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    codecs._imported.cache_clear()
+    yield asked
+    codecs._imported.cache_clear()
+
+
+def test_a_missing_package_is_looked_for_once(imports: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failing import searches every path; requests for the codec are answered alike and do not repeat it."""
+    monkeypatch.delitem(sys.modules, "edged.codecs.cbor", raising=False)
+    monkeypatch.setitem(sys.modules, "cbor2", None)
+    messages, errors = set(), []
+    for _ in range(3):
+        with pytest.raises(RequestError) as caught:
+            codecs.load("cbor")
+        messages.add(caught.value.message)
+        errors.append(caught.value)
+    assert imports == ["edged.codecs.cbor"]
+    assert len(messages) == 1
+    assert len({id(error) for error in errors}) == 3  # one error raised again and again would grow its traceback
+
+
+def test_unknown_names_are_not_remembered(imports: list[str]) -> None:
+    """Requesters choose them, so that a memory of them would grow without end."""
+    for i in range(100):
+        with pytest.raises(RequestError):
+            codecs.load(f"name{i}")
+    assert codecs._imported.cache_info().currsize == 0
+    assert imports == []
+
+
+@pytest.mark.parametrize("image", [False, True])
+def test_what_is_likely_is_loaded_before_the_first_request(image: bool, imports: list[str]) -> None:
+    """All tensor codecs, and images where the bundle has preprocessing: a request imports nothing any more."""
+    codecs.preload(image_signature() if image else signature_for({"x": np.zeros((1, 3), np.float32)}))
+    likely = [name for name in codecs.NAMES if image or name not in ("jpeg", "png")]
+    assert sorted(imports) == sorted(codecs.TABLE[name].target.partition(":")[0] for name in likely)
+    imports.clear()
+    assert [codecs.load(name).name for name in likely] == likely
+    assert imports == []
+
+
+def test_preload_passes_over_what_is_not_installed(imports: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing extra stops no start, and is known from then on."""
+    monkeypatch.delitem(sys.modules, "edged.codecs.cbor", raising=False)
+    monkeypatch.setitem(sys.modules, "cbor2", None)
+    codecs.preload(signature_for({"x": np.zeros((1, 3), np.float32)}))
+    assert imports.count("edged.codecs.cbor") == 1
+    with pytest.raises(RequestError, match="not installed"):
+        codecs.load("cbor")
+    assert imports.count("edged.codecs.cbor") == 1
 
 
 def test_a_broken_module_of_ours_is_no_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paho.mqtt._packet import decode_publish
 from paho.mqtt.client import MQTTMessage
+from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from edged.transports import mqtt_properties
 from edged.transports.base import Message
+from edged.transports.mqtt_properties import publish_head, too_many
 
 _TEXT = st.text(alphabet=st.characters(categories=["L", "N", "P", "S"]), max_size=40)
 _MESSAGES = st.builds(
@@ -76,3 +81,35 @@ def test_a_topic_that_is_not_utf8_says_so() -> None:
     """The caller counts it; the thread lives on."""
     with pytest.raises(UnicodeDecodeError):
         mqtt_properties.unpack(MQTTMessage(topic=b"a/\xff"), 0)
+
+
+def _user_properties(count: int, size: int = 1) -> bytes:
+    text = size.to_bytes(2, "big") + b"k" * size
+    body = (b"\x26" + text + text) * count
+    return mqtt_properties._varint(len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("properties", "dropped"),
+    [
+        (b"\x00", False), (_user_properties(64), False), (_user_properties(65), True),
+        (_user_properties(1, 40_000), True),
+        (b"\x09\x02" + b"\x00\x00\x00\x01" + b"\x0b\x80\x01" + b"\x01\x01", False),
+    ],
+)  # fmt: skip
+def test_too_many_properties(properties: bytes, dropped: bool) -> None:
+    """64 user properties and 64 KiB are the most; the other properties of a message are passed over."""
+    assert too_many(properties) is dropped
+
+
+@given(st.binary(max_size=60), st.integers(0, 2))
+def test_no_packet_breaks_the_head(junk: bytes, qos: int) -> None:
+    """Whatever comes is a head whose parts lie within the packet, or none; where paho reads one, it is the same."""
+    head = publish_head(junk, qos)
+    if head is None:
+        return
+    assert head.payload_at <= len(junk)
+    too_many(head.properties)
+    with contextlib.suppress(Exception):
+        theirs = decode_publish(0x30 | qos << 1, junk, MQTTProtocolVersion.MQTTv5)
+        assert (theirs.topic, theirs.mid, bytes(theirs.payload)) == (head.topic, head.mid, junk[head.payload_at :])

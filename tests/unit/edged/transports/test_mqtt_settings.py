@@ -10,21 +10,6 @@ from edged.errors import UsageError
 from edged.transports.mqtt_settings import MqttSettings
 
 
-@pytest.mark.parametrize(
-    ("url", "host", "port", "tls"),
-    [
-        ("mqtt://plant", "plant", 1883, False),
-        ("mqtts://plant", "plant", 8883, True),
-        ("mqtt://10.0.0.1:1999/", "10.0.0.1", 1999, False),
-        ("mqtt://[::1]:1884", "::1", 1884, False),
-    ],
-)
-def test_from_url(url: str, host: str, port: int, tls: bool) -> None:
-    """Scheme, host and port become fields, with the registered default ports."""
-    settings = MqttSettings.from_url(url)
-    assert (settings.host, settings.port, settings.tls) == (host, port, tls)
-
-
 def test_user_and_password_of_the_url_are_unquoted_and_options_win() -> None:
     """`%40` is an at sign; an option replaces what the URL says."""
     settings = MqttSettings.from_url("mqtt://me:p%40ss@h", username="other")
@@ -49,6 +34,14 @@ def test_settings_that_contradict_each_other() -> None:
     with pytest.raises(UsageError, match="client id"):
         MqttSettings("h", resume=True)
     with pytest.raises(UsageError, match="certificate"):
-        MqttSettings("h", key_file=Path("k"))
+        MqttSettings("h", tls=True, key_file=Path("k"))
+    with pytest.raises(UsageError, match="mqtts://"):
+        MqttSettings("h", ca_file=Path("ca"))
     with pytest.raises(UsageError, match="auto"):
         MqttSettings("h", protocol="4")  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_an_unknown_option_is_a_usage_error() -> None:
+    """It came from a person, by way of `Client`."""
+    with pytest.raises(UsageError, match="no_such"):
+        MqttSettings.from_url("mqtt://h", no_such=1)

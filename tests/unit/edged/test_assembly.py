@@ -1,0 +1,123 @@
+"""From a configuration to parts: everything that can be told before anything runs is told, and nothing is started."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import require, tinymodel
+
+from delegates import registry
+from delegates.base import Probe
+from edged import assembly, config
+from edged.admission import Sweeper
+from edged.config import Config
+from edged.engines import tflite_runtime
+from edged.errors import BadDataError, ConfigError, UnavailableError
+from edged.router import Router
+from edged.worker import ModelState
+
+
+def configured(folder: Path, models: list[dict[str, Any]], **more: Any) -> Config:
+    body = {"device": "box", "broker": {"url": "mqtt://x"}, "state_dir": "state", "models": models, **more}
+    return config.loads(json.dumps(body), "edged.yaml", folder)  # JSON is YAML
+
+
+def assembled(folder: Path, models: list[dict[str, Any]], **more: Any) -> assembly.Parts:
+    router = Router()
+    sweeper = Sweeper(router.fail)
+    return assembly.assemble(configured(folder, models, **more), router, sweeper, lambda *_: True, lambda _: None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    require.any_runtime()
+    tinymodel.write_dense_bundle(tmp_path / "dense")
+    tinymodel.write_int8_bundle(tmp_path / "int8")
+    return tmp_path
+
+
+STREAM = {
+    "name": "imu", "topic": "sensors/+/x", "key_level": 1, "fields": ["a"], "model": "d",
+    "window": {"length": 3, "hop": 3},
+}  # fmt: skip
+
+
+def test_each_model_gets_a_worker_and_nothing_runs(folder: Path) -> None:
+    """A worker a model, by its name in the configuration; no thread, no child, no file."""
+    threads = threading.active_count()
+    parts = assembled(folder, [{"name": "d", "bundle": "dense"}, {"name": "q", "bundle": "int8"}], streams=[STREAM])
+    assert set(parts.workers) == {"d", "q"}
+    assert {worker.state for worker in parts.workers.values()} == {ModelState.STARTING}
+    assert len(parts.streams) == 1
+    assert threading.active_count() == threads
+    assert not (folder / "state").exists()
+
+
+def test_every_bad_bundle_is_named_at_once(folder: Path) -> None:
+    """Two of three are wrong: both stand in the one error."""
+    (folder / "int8" / "model.tflite").write_bytes(b"x")
+    models = [{"name": "d", "bundle": "dense"}, {"name": "q", "bundle": "int8"}, {"name": "n", "bundle": "nowhere"}]
+    with pytest.raises(BadDataError, match="2 of 3 bundles") as caught:
+        assembly.read_bundles(configured(folder, models))
+    assert str(folder / "int8") in str(caught.value)
+    assert "nowhere: no such bundle" in str(caught.value)
+
+
+def test_a_stream_that_does_not_fit_its_model_is_a_mistake_of_the_configuration(folder: Path) -> None:
+    """Four samples of one field for an input of three values."""
+    stream = {**STREAM, "window": {"length": 4, "hop": 4}}
+    with pytest.raises(ConfigError, match=r"streams\.imu: "):
+        assembled(folder, [{"name": "d", "bundle": "dense"}], streams=[stream])
+
+
+class Absent:
+    """A delegate whose hardware is not there."""
+
+    name = "absent"
+
+    def probe(self) -> Probe:
+        return Probe(available=False, reason="no such device")
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = registry.create
+    monkeypatch.setattr(registry, "create", lambda name: Absent() if name == "absent" else real(name))
+
+
+@pytest.mark.usefixtures("absent")
+def test_the_first_delegate_that_is_available_serves(folder: Path) -> None:
+    """The list is an order of preference; `auto` is the CPU."""
+    for delegates in ("auto", ["cpu"], ["absent", "cpu"]):
+        model = configured(folder, [{"name": "d", "bundle": "dense", "delegates": delegates}]).models[0]
+        assert assembly.choose_delegate(model).name == "cpu"
+
+
+@pytest.mark.usefixtures("absent")
+@pytest.mark.parametrize(
+    ("delegates", "says"),
+    [(["absent"], "none can serve here .absent: no such device"), (["warp"], "unknown delegate 'warp'")],
+)
+def test_a_list_that_cannot_serve_is_told_with_reasons(folder: Path, delegates: list[str], says: str) -> None:
+    """Nothing is silently put in its place."""
+    model = configured(folder, [{"name": "d", "bundle": "dense", "delegates": delegates}]).models[0]
+    with pytest.raises(ConfigError, match=rf"models\.d\.delegates: {says}"):
+        assembly.choose_delegate(model)
+
+
+def test_a_runtime_may_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` may be any installed one; a name is that one, or an error that says what to install."""
+    for runtime in tflite_runtime.installed():
+        model = configured(folder, [{"name": "d", "bundle": "dense", "runtime": runtime.name}]).models[0]
+        assert assembly.candidates(model) == (runtime,)
+    model = configured(folder, [{"name": "d", "bundle": "dense"}]).models[0]
+    assert assembly.candidates(model) == tflite_runtime.installed()
+    other = tflite_runtime.Runtime("other", "edged")
+    monkeypatch.setattr(tflite_runtime, "RUNTIMES", (other,))
+    model = configured(folder, [{"name": "d", "bundle": "dense", "runtime": "tflite-runtime"}]).models[0]
+    with pytest.raises(UnavailableError, match="tflite-runtime is not installed"):
+        assembly.candidates(model)

@@ -1,0 +1,138 @@
+"""Children of ours find our packages and nothing else, and their end is told in one way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import edged
+from edged import childprocess
+from edged.childprocess import NoAnswerError
+
+SOURCE = Path(edged.__file__).parents[1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory on the import path, for modules that a test writes."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def answer(folder: Path, source: str, *args: str, timeout_s: float = 30) -> dict[str, object]:
+    (folder / "answering.py").write_text(source)
+    with childprocess.start_answering("answering", *args) as child:
+        return childprocess.answer(child, timeout_s)
+
+
+def test_the_last_line_is_the_answer(folder: Path) -> None:
+    """Arguments arrive, other words before the answer do no harm, and there is nothing to read."""
+    source = "import json, sys\nprint('noise')\nprint(json.dumps({'args': sys.argv[1:], 'in': sys.stdin.read()}))"
+    assert answer(folder, source, "a b", "c") == {"args": ["a b", "c"], "in": ""}
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGBUS"])
+def test_a_death_by_signal_has_its_name(folder: Path, name: str) -> None:
+    """A native crash, raised on purpose."""
+    with pytest.raises(NoAnswerError, match=f"was killed by {name}$") as caught:
+        answer(folder, f"import os, signal\nos.kill(os.getpid(), signal.{name})")
+    assert caught.value.code == -getattr(signal, name)
+
+
+def test_a_bad_end_has_status_and_last_words(folder: Path) -> None:
+    """The last line of standard error, blank lines left out."""
+    with pytest.raises(NoAnswerError, match=r"^ended with 3: no memory$") as caught:
+        answer(folder, "import sys\nsys.stderr.write('one\\nno memory\\n\\n')\nsys.exit(3)")
+    assert (caught.value.code, caught.value.said) == (3, "no memory")
+
+
+def test_a_child_that_is_not_done_in_time_is_ended(folder: Path) -> None:
+    """Waiting is bounded, and nothing goes on running."""
+    (folder / "answering.py").write_text("import time\ntime.sleep(60)")
+    with childprocess.start_answering("answering") as child:
+        with pytest.raises(NoAnswerError, match="was not done after 0 s") as caught:
+            childprocess.answer(child, 0.2)
+        assert child.returncode == -signal.SIGKILL
+    assert caught.value.code is None
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "while_", "expected"),
+    [
+        (-11, "ignored", "", "was killed by SIGSEGV"),
+        (-9, "", "converting", "was killed by SIGKILL (most often: out of memory) while converting"),
+        (-60, "", "", "was killed by signal 60"),  # a real-time signal without a name
+        (1, "no such op", "loading", "ended with 1 while loading: no such op"),
+        (3, "", "", "ended with 3"),
+    ],
+)
+def test_words_for_an_end(code: int, said: str, while_: str, expected: str) -> None:
+    """Status or signal, what it was doing, what it said last."""
+    assert childprocess.ended(code, said, while_) == expected
+
+
+TELL = "import json, yaml, edged\nprint(json.dumps({'edged': edged.__file__, 'yaml': yaml.__file__}))"
+
+
+def test_the_working_directory_cannot_stand_in_for_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own yaml.py and edged/ in the directory where the command is typed are not what a child imports."""
+    here = folder / "here"
+    (here / "edged").mkdir(parents=True)
+    for file in (here / "yaml.py", here / "edged" / "__init__.py"):
+        file.write_text("raise SystemExit('the wrong module')")
+    monkeypatch.chdir(here)
+    # Empty entries stand for the working directory too.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(folder), ""]))
+    assert answer(folder, TELL)["edged"] == edged.__file__
+
+
+def test_a_relative_entry_means_what_it_meant_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`PYTHONPATH=src` was given from where the command was typed, not from where the child runs."""
+    (folder / "src").mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", "src")
+    assert answer(folder / "src", "print('{}')") == {}
+
+
+def test_a_source_tree_works_without_being_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m edged` inside a checkout: the child gets the same packages, though it does not run there."""
+    tree = tmp_path / "tree"
+    shutil.copytree(SOURCE / "edged", tree / "edged", ignore=shutil.ignore_patterns("__pycache__", "configs"))
+    (tree / "tell.py").write_text("import edged, json\nprint(json.dumps({'at': edged.__file__}))")
+    code = (
+        "from edged import childprocess\n"
+        "with childprocess.start_answering('tell') as child: print(childprocess.answer(child, 30)['at'])"
+    )
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(tree / "edged" / "__init__.py"), done.stderr
+
+
+def test_what_is_installed_stays_behind_the_standard_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """site-packages on PYTHONPATH would let an old backport replace a module of Python's own."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(childprocess, "_ROOT", Path("/usr/lib/python3/site-packages"))
+    assert childprocess.environment()["PYTHONPATH"] == ""
+    monkeypatch.setattr(childprocess, "_ROOT", Path("/src"))
+    monkeypatch.setenv("PYTHONPATH", "/a")
+    assert childprocess.environment(X="1")["PYTHONPATH"] == "/src:/a"
+    assert childprocess.environment(X="1")["X"] == "1"
+
+
+def test_the_module_alone_starts_nothing() -> None:
+    """A daemon with known bundles imports this module, and must not pay for `subprocess`."""
+    code = "import sys, edged.childprocess, edged.trial; print('subprocess' in sys.modules)"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env=_bare())
+    assert done.stdout == "False\n"
+
+
+def _bare() -> dict[str, str]:
+    # -S: an editable install's own finder may import anything, which is not our doing.
+    paths = [str(SOURCE), *(entry for entry in sys.path if "site-packages" in entry)]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}

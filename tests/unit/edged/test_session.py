@@ -1,0 +1,38 @@
+"""A session is taken up only with the subscriptions it was left with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edged.session import may_resume
+
+
+def test_the_first_start_and_an_unchanged_one_resume(tmp_path: Path) -> None:
+    """Order does not matter; the file makes its own directory."""
+    state = tmp_path / "state"
+    assert may_resume(state, ["a/#", "b/+"])
+    assert may_resume(state, ["b/+", "a/#"])
+
+
+def test_other_filters_begin_clean_once(tmp_path: Path) -> None:
+    """Removed or added: clean, and from then on resumed again."""
+    may_resume(tmp_path, ["a/#", "b/+"])
+    for filters in (["a/#"], ["a/#", "c"]):
+        assert not may_resume(tmp_path, filters)
+        assert may_resume(tmp_path, filters)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[" * 5000])
+def test_a_damaged_file_begins_clean(tmp_path: Path, content: str) -> None:
+    """What the session holds is not known then."""
+    (tmp_path / "subscriptions.json").write_text(content)
+    assert not may_resume(tmp_path, ["a/#"])
+    assert may_resume(tmp_path, ["a/#"])
+
+
+def test_a_directory_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    """A file stands where the directory should be."""
+    (tmp_path / "state").write_text("")
+    may_resume(tmp_path / "state", ["a/#"])
