@@ -27,6 +27,7 @@ from edged.contract import DeviceState
 from edged.errors import Code, ConfigError, RequestError
 from edged.filters import matches
 from edged.intake import Intake
+from edged.memory import return_memory
 from edged.replies import ReplyMemory
 from edged.report import Hang, Identity, Report
 from edged.request import OnSent
@@ -123,6 +124,8 @@ class Daemon:
     def _tell_service_manager(self, notifier: sdnotify.Notifier, state: DeviceState, reason: str) -> None:
         if not self._announced and state is not DeviceState.STARTING:
             self._announced = notifier.ready(f"{state.value} {reason}") or not notifier.enabled
+            if self._announced:
+                return_memory()
         # A hung invoke is what a watchdog is for: silence lets the service manager restart the daemon.
         if notifier.watchdog_s is not None and state is not DeviceState.STUCK:
             notifier.watchdog()

@@ -63,10 +63,11 @@ def _imported(name: str) -> Codec | str:
 def preload(signature: Signature) -> None:
     """Import the codecs this model may be asked for, so that no request pays for it.
 
-    Images only where the bundle has preprocessing. Codecs whose packages are missing are remembered as such.
+    Images only where the bundle has preprocessing; CBOR never, which would cost every daemon a megabyte for the few
+    that are asked for it. Codecs whose packages are missing are remembered as such.
     """
     images = () if signature.preprocess is None else ("jpeg", "png")
-    for name in ("raw", "json", "npy", "cbor", *images):
+    for name in ("raw", "json", "npy", *images):
         with contextlib.suppress(RequestError):
             load(name)
 
