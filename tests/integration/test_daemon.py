@@ -221,14 +221,18 @@ def test_restart_over_a_half_open_link_ends_in_ready(alone: EmbeddedBroker, tmp_
             assert daemon.stop() == 0
 
 
-def test_a_foreign_lost_is_put_right(daemon: DaemonProcess) -> None:
-    """Somebody overwrites the retained status: the daemon puts the truth back."""
-    with Watcher(daemon.port, STATUS) as watcher:
-        watcher.get()
-        watcher.publish(STATUS, json.dumps({"state": "lost", "boot": "old"}).encode(), retain=True)
-        watcher.get(lambda m: json.loads(m.payload).get("boot") == "old")
-        watcher.get(lambda m: json.loads(m.payload)["state"] == "ready")
-    assert daemon.state("ready")["boot"] != "old"
+def test_a_foreign_lost_is_put_right(alone: EmbeddedBroker, tmp_path: Path) -> None:
+    """Somebody overwrites the retained status: the daemon puts the truth back, long before its next metrics."""
+    tinymodel.write_dense_bundle(tmp_path / "dense")
+    config = {"models": [{"name": "dense", "bundle": "dense"}], "metrics": {"interval_s": 600}}
+    with DaemonProcess(tmp_path, alone.port, config) as daemon:
+        daemon.ready()
+        with Watcher(alone.port, STATUS) as watcher:
+            watcher.get()
+            watcher.publish(STATUS, json.dumps({"state": "lost", "boot": "old"}).encode(), retain=True)
+            watcher.get(lambda m: json.loads(m.payload).get("boot") == "old")
+            watcher.get(lambda m: json.loads(m.payload)["state"] == "ready")
+        assert daemon.state("ready")["boot"] != "old"
 
 
 def test_it_starts_before_its_broker(tmp_path: Path) -> None:

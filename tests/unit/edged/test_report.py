@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +80,17 @@ def test_an_invoke_beyond_the_floor_is_stuck_and_recovers(rig: WorkerRig, engine
     assert status["models"]["m"]["queue_depth"] == 1  # type: ignore[index]
     engine.hang.set()
     eventually(lambda: report.state()[0] == "ready", "the state says ready again")
+
+
+def test_nothing_is_stuck_before_the_floor(rig: WorkerRig, engine: ScriptedEngine) -> None:
+    """A first invoke has no P99 to be compared with: the floor alone decides."""
+    rig.start()
+    report = report_on(rig, Hang(factor=2.0, floor_ms=60_000))
+    engine.hang.clear()
+    rig.router.submit(rig.inbox.request(X))
+    eventually(lambda: rig.worker.busy_since_ns != 0, "the worker is busy")
+    time.sleep(0.02)
+    assert report.state()[0] == "ready"
 
 
 def test_a_slow_model_is_not_stuck_before_its_factor(rig: WorkerRig, engine: ScriptedEngine) -> None:
