@@ -6,11 +6,13 @@ A child that reports writes JSON lines on standard output; `Child.last` holds th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -120,6 +122,25 @@ class Children:
 
     def python(self, name: str, module: str, *args: str) -> Child:
         """Start `python -m module args…`; its log is NAME.log."""
-        child = Child(name, childprocess.command(module, *args), self._logs / f"{name}.log")
-        self._running.append(child)
+        with _uninterrupted():
+            child = Child(name, childprocess.command(module, *args), self._logs / f"{name}.log")
+            self._running.append(child)
         return child
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back: between its start and its being known a child would be left to itself."""
+    if threading.current_thread() is not threading.main_thread():  # Python gives signals to the main thread alone
+        yield
+        return
+    caught: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda got, _frame: caught.append(got)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for got in caught:
+            signal.raise_signal(got)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,3 +86,21 @@ def test_a_users_files_do_not_stand_in_for_modules(tmp_path: Path, monkeypatch: 
     with Children(tmp_path) as children:
         code = "import json; print(json.dumps({'ok': 1}))"
         assert children.python("tell", "timeit", "-n1", "-r1", "-s", code).finish(30) == {"ok": 1}
+
+
+def test_an_interrupt_while_a_child_starts_does_not_lose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C right behind the fork, before the child is known: it is stopped all the same, and the interrupt stands."""
+    started: list[int] = []
+    original = subprocess.Popen.__init__
+
+    def interrupted(self: subprocess.Popen[bytes], *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        started.append(self.pid)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt), Children(tmp_path) as children:
+        children.python("sleeper", "timeit", "-n1", "-r1", "import time; time.sleep(60)")
+    (pid,) = started
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
