@@ -66,7 +66,10 @@ class StreamConfig:
         default="json", metadata={"help": "What a message is: a JSON object, a CSV line, or raw little-endian float32."}
     )
     fields: Annotated[tuple[Annotated[str, not_empty], ...], not_empty, unique] = field(
-        metadata={"help": "Names of the values of a sample, in the model's order.", "example": ["ax", "ay", "az"]}
+        metadata={
+            "help": "Names of the values of a sample, in the model's order.",
+            "example": ["ax", "ay", "az", "gx", "gy", "gz"],
+        }
     )
     seq: Annotated[str, not_empty] | None = field(
         default=None,

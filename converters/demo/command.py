@@ -112,9 +112,10 @@ def _play(args: argparse.Namespace, directory: Path) -> int:
         trained = prepare.train(children, directory)
         screen.say("demo: converting with `edged convert --quantize int8`")
         prepared = prepare.convert(children, directory, trained)
-        with EmbeddedBroker(args.broker) as broker:
+        # Children of its own: they end before their broker does, so the daemon can say `stopped`.
+        with EmbeddedBroker(args.broker) as broker, Children(directory) as serving:
             screen.say(f"demo: starting {broker.kind} and `edged run`")
-            with scene.opened(children, broker, prepared, size, directory) as opened:
+            with scene.opened(serving, broker, prepared, size, directory) as opened:
                 code = _conclude(scene.measure(opened, size, screen), screen, as_json=args.json)
                 if args.keep:
                     _keep(opened, screen, directory, removed=args.out is None)

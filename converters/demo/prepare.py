@@ -36,7 +36,9 @@ class Prepared:
 def check_installed() -> None:
     """Raise UnavailableError, with the line to type, when TensorFlow or the recordings are missing."""
     if importlib.util.find_spec("tensorflow") is None:
-        raise UnavailableError("edged demo", "TensorFlow is not installed", "pip install 'edged[demo]'")
+        raise UnavailableError(
+            "edged demo", "TensorFlow is not installed", "pip install '.[demo]' in the checkout, or make demo"
+        )
     recordings.data_directory()
 
 
