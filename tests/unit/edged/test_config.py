@@ -287,7 +287,7 @@ device: press-07
 broker: {url: "mqtt://127.0.0.1:1883"}
 models: [{name: har, bundle: bundles/har}]
 streams:
-  - {name: imu, topic: "sensors/+/imu", fields: [ax, ay, az], window: {length: 100, hop: 50}, model: har}
+  - {name: imu, topic: "sensors/+/imu", fields: [ax, ay, az, gx, gy, gz], window: {length: 100, hop: 50}, model: har}
 """
     assert shown == read(least)
     # Alone, some lack their partner (a certificate its key): that is all that may be wrong.
