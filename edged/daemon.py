@@ -192,8 +192,8 @@ class Daemon:
     def _on_connection(self, connected: bool, _detail: str) -> None:
         if connected:
             # Under load an unprivileged network thread holds back every reply, however urgent the pinned one is.
-            wanted = all(model.realtime == "off" for model in self._config.models)
-            self._network_scheduling = raise_priority("off" if wanted else "auto")
+            ordinary = all(model.realtime == "off" for model in self._config.models)
+            self._network_scheduling = raise_priority("off" if ordinary else "auto")
             self._status_due = True
         self._wake()
 

@@ -146,7 +146,10 @@ class Worker:
             log.exception("model %s: request failed", self.plan.name)
             reply = Reply.failure(RequestError(Code.INTERNAL, str(exc) or type(exc).__name__), self._meta)
         self.busy_since_ns, self.current = 0, None
-        answer(request, reply, self.figures)
+        try:
+            answer(request, reply, self.figures)
+        except Exception:  # top of a request: one reply that cannot be sent must not end the model
+            log.exception("model %s: a reply could not be sent", self.plan.name)
 
     def _infer(self, request: Request, engine: Engine) -> Reply:
         # The payload is taken once: whoever claims the request meanwhile drops its own reference.

@@ -178,3 +178,18 @@ def test_refusals_do_not_flatter_the_percentiles(rig: WorkerRig, engine: Scripte
     assert snapshot.counts.errors == {"INVALID_ARGUMENT": 1, "DEADLINE_EXCEEDED": 1}
     assert snapshot.histograms["total"].count == 1
     assert snapshot.histograms["total"].min_ns >= 30_000_000
+
+
+def test_one_reply_that_cannot_be_sent_does_not_end_the_model(rig: WorkerRig) -> None:
+    """The first requester's answer raises; the model stays ready and the next one is served."""
+
+    def raising(*_: object) -> None:
+        msg = "no way out"
+        raise OSError(msg)
+
+    broken = rig.inbox.request(X.tobytes())
+    broken.respond = raising
+    rig.router.submit(broken)
+    rig.router.submit(rig.inbox.request(X.tobytes()))
+    assert rig.inbox.get().payload == (2 * X).tobytes()
+    assert rig.worker.state is ModelState.READY
