@@ -16,19 +16,29 @@ log = logging.getLogger(__name__)
 FILE = "subscriptions.json"
 
 
-def may_resume(state_dir: Path, filters: Iterable[str]) -> bool:
-    """Return whether `filters` are those of the last start (or the first is made now), and remember them."""
+def may_resume(state_dir: Path, client_id: str, filters: Iterable[str]) -> bool:
+    """Return whether `filters` are those of this client's last start (or it is its first), and remember them."""
     file, wanted = state_dir / FILE, sorted(filters)
-    try:
-        same = bool(json.loads(file.read_text()) == wanted)
-    except FileNotFoundError:
-        same = True
-    except (OSError, ValueError, RecursionError) as exc:
-        log.warning("%s cannot be read: %s; beginning with a clean session", file, exc)
-        same = False
+    known = _read(file)
+    if known is None:
+        same, known = False, {}
+    else:
+        same = known.get(client_id, wanted) == wanted
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(wanted))
+        file.write_text(json.dumps({**known, client_id: wanted}))
     except OSError as exc:
         log.warning("%s cannot be written: %s", file, exc)
     return same
+
+
+def _read(file: Path) -> dict[str, object] | None:
+    """Return filters by client id; None when what is there cannot be read."""
+    try:
+        found = json.loads(file.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as exc:
+        log.warning("%s cannot be read: %s; beginning with a clean session", file, exc)
+        return None
+    return found if isinstance(found, dict) else None

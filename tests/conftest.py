@@ -12,6 +12,14 @@ from edged.broker import EmbeddedBroker
 from edged.engines import tflite_runtime
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What daemons remember on this machine has no part in the tests, nor the other way round."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(params=[runtime.name for runtime in tflite_runtime.RUNTIMES])
 def runtime(request: pytest.FixtureRequest) -> tflite_runtime.Runtime:
     """Each TFLite runtime in turn; the one that is not installed is a skip that names it."""

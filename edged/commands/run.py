@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     from edged.daemon import Daemon, own_filters  # noqa: PLC0415  # numpy and the rest, for a right configuration only
 
     filters = [*own_filters(config), *(stream.topic for stream in config.streams)]
-    daemon = Daemon(config, _transport(config, resume=may_resume(config.state_dir, filters)), lambda: _load(args))
+    daemon = Daemon(
+        config, _transport(config, resume=may_resume(config.state_dir, config.client_id, filters)), lambda: _load(args)
+    )
     signal.signal(signal.SIGTERM, lambda *_: daemon.request_stop())
     signal.signal(signal.SIGINT, lambda *_: daemon.request_stop())
     signal.signal(signal.SIGHUP, lambda *_: daemon.request_reload())
