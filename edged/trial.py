@@ -63,6 +63,8 @@ class Trials:
     def verdict(self, bundle: Bundle, runtime: Runtime, delegate: str, threads: int) -> Verdict:
         """Return the kept verdict, or try now in a child process and keep what it says."""
         key = f"{bundle.model_sha256} {_golden_sha256(bundle)} {runtime.name} {runtime.version} {delegate} {threads}"
+        if key in self._known:  # without the lock: a known bundle does not wait for another one's trial
+            return self._known[key]
         with self._lock:
             if key not in self._known:
                 log.info("trying %s on %s (first start with it)", bundle.manifest.name, runtime.name)

@@ -185,3 +185,14 @@ def test_stop_ends_the_child_at_once(tmp_path: Path) -> None:
     trials.stop()
     thread.join(10)
     assert verdicts == [Verdict(ok=False, reason="the process that loaded it was stopped")]
+
+
+def test_a_known_bundle_does_not_wait_for_anothers_trial(runtime: Runtime, dense: Bundle, tmp_path: Path) -> None:
+    """A trial is under way (its lock is held), for up to minutes; what is known is told at once."""
+    trials, told = Trials(tmp_path / "state"), []
+    first = trials.verdict(dense, runtime, "cpu", 1)
+    with trials._lock:
+        asking = threading.Thread(target=lambda: told.append(trials.verdict(dense, runtime, "cpu", 1)), daemon=True)
+        asking.start()
+        asking.join(5)
+        assert told == [first]
