@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -71,8 +72,10 @@ def test_loopback_only(kind: str) -> None:
 
 def listening(pid: int) -> set[tuple[str, int]]:
     """Addresses (as the kernel writes them: 0100007F is 127.0.0.1) and ports on which a process listens."""
-    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
-    own = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+    own = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            own.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
