@@ -1,20 +1,27 @@
 """Child processes: one job file in, one result file out, a line for every stage begun.
 
-Native libraries below us can kill their process (a converter's SIGSEGV, a runtime's on a bad model). So each runs in
-a child, and a child's death becomes one error that names the stage. What the child prints is kept in a log, shown
-only when it failed or when asked for.
+Native libraries below us can kill their process (a converter's SIGSEGV, a runtime's on a bad model), hang, or take all
+memory. So each runs in a child with limits, and a child's death becomes one error that names the stage. What the child
+prints is kept in a log, shown only when it failed or when asked for.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import select
+import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from io import RawIOBase
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
+from converters.limits import Limits, Watch
 from edged import childprocess, errors
 from edged.errors import BadDataError, EdgedError, InternalError, UnavailableError, UsageError
 
@@ -22,6 +29,8 @@ OnStage = Callable[[str], None]
 Work = Callable[[dict[str, Any], Path, OnStage], dict[str, Any]]
 
 _LOG_LINES = 12
+_TICK_S = 0.2
+_PR_SET_PDEATHSIG = 1
 _ERRORS: Mapping[str, type[EdgedError]] = {
     cls.__name__: cls for cls in (BadDataError, InternalError, UnavailableError, UsageError, errors.ConfigError)
 }
@@ -29,11 +38,15 @@ _ERRORS: Mapping[str, type[EdgedError]] = {
 
 @dataclass(frozen=True)
 class DiedError(Exception):
-    """A child ended without a result. code: its exit status, -N for signal N. log: its last lines."""
+    """A child ended without a result. code: its exit status, -N for signal N. log: its last lines.
+
+    broken: the limit that it broke, in words; empty where it ended by itself.
+    """
 
     stage: str
     code: int
     log: str
+    broken: str = ""
 
     @property
     def killed(self) -> bool:
@@ -43,43 +56,78 @@ class DiedError(Exception):
     @property
     def reason(self) -> str:
         """How it ended: `was killed by SIGSEGV while converting`, or its status and the last line of the log."""
+        if self.broken:
+            return f"{self.broken} while {self.stage}"
         return childprocess.ended(self.code, childprocess.last_line(self.log), self.stage)
 
 
-def run(module: str, job: Mapping[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
+def run(
+    module: str, job: Mapping[str, Any], folder: Path, on_stage: OnStage, limits: Limits | None = None
+) -> dict[str, Any]:
     """Run `python -m module` on `job` in `folder`, which keeps `job.json`, `result.json` and `log`.
 
     Raises the EdgedError that the child raised, or DiedError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.json").write_text(json.dumps(job))
-    stage, returncode = _watch(module, folder, on_stage)
     result = folder / "result.json"
-    if returncode != 0 or not result.exists():
-        raise DiedError(stage, returncode, log_tail(folder))
+    result.unlink(missing_ok=True)
+    ended = _watch(module, folder, on_stage, limits or Limits())
+    if ended.code != 0 or not result.exists():
+        raise ended
     value: dict[str, Any] = json.loads(result.read_text())
     if "error" in value:
-        error = value["error"]
-        raise _ERRORS[error["class"]](error["where"], error["what"], error["hint"])
+        raise error(value["error"])
     return value
 
 
-def _watch(module: str, folder: Path, on_stage: OnStage) -> tuple[str, int]:
-    """Start the child, tell its stages, wait; return the last stage and the exit status (negative: a signal)."""
+def error(plain: Mapping[str, str]) -> EdgedError:
+    """Return the EdgedError that `plain_error` made plain."""
+    return _ERRORS[plain["class"]](plain["where"], plain["what"], plain["hint"])
+
+
+def plain_error(exc: EdgedError) -> dict[str, str]:
+    """Return an EdgedError as JSON can carry it."""
+    named = next(name for name, cls in _ERRORS.items() if isinstance(exc, cls))
+    return {"class": named, "where": exc.where, "what": exc.what, "hint": exc.hint}
+
+
+def _watch(module: str, folder: Path, on_stage: OnStage, limits: Limits) -> DiedError:
+    """Start the child, tell its stages, wait; return how it ended, which is an error only without a result."""
     read, write = os.pipe()
-    stage = "starting"
-    with (folder / "log").open("wb") as log, os.fdopen(read) as stages:
+    with (folder / "log").open("ab") as log, os.fdopen(read, "rb", buffering=0) as stages:
         args, env = (str(folder), str(write)), _environment(folder)
-        process = childprocess.start(module, *args, cwd=folder, env=env, stdout=log, stderr=log, pass_fds=[write])
+        process = childprocess.start(
+            module, *args, cwd=folder, env=env, stdout=log, stderr=log, pass_fds=[write], start_new_session=True
+        )
         os.close(write)
+        watch = Watch(process.pid, limits)
         try:
-            for line in stages:
-                stage = line.strip()
-                on_stage(stage)
-            return stage, process.wait()
+            stage = _follow(stages, on_stage, watch)
+            while process.poll() is None and not watch.tick():
+                with suppress(TimeoutExpired):
+                    process.wait(_TICK_S)
+            code = process.wait()
         finally:
-            process.kill()
+            watch.kill()
             process.wait()
+    return DiedError(stage, code, log_tail(folder), watch.broken)
+
+
+def _follow(stages: RawIOBase, on_stage: OnStage, watch: Watch) -> str:
+    """Tell every stage until the child closes its end or breaks a limit; return the last stage."""
+    stage, rest = "starting", b""
+    while not watch.tick():
+        if not select.select([stages], [], [], _TICK_S)[0]:
+            continue
+        read = stages.read(1 << 16)
+        if not read:
+            break
+        *lines, rest = (rest + read).split(b"\n")
+        for line in lines:
+            stage = line.decode(errors="replace").strip()
+            on_stage(stage)
+    return stage
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -101,6 +149,7 @@ def log_tail(folder: Path, lines: int = _LOG_LINES) -> str:
 
 def main(work: Work) -> None:
     """Be the child: read the job, do `work` in its folder, write its result or the EdgedError it raised."""
+    _die_with_parent()
     folder, descriptor = Path(sys.argv[1]), int(sys.argv[2])
     job = json.loads((folder / "job.json").read_text())
     with os.fdopen(descriptor, "w", buffering=1) as stages:
@@ -111,6 +160,11 @@ def main(work: Work) -> None:
         try:
             result = work(job, folder, on_stage)
         except EdgedError as exc:
-            named = next(name for name, cls in _ERRORS.items() if isinstance(exc, cls))
-            result = {"error": {"class": named, "where": exc.where, "what": exc.what, "hint": exc.hint}}
+            result = {"error": plain_error(exc)}
     (folder / "result.json").write_text(json.dumps(result))
+
+
+def _die_with_parent() -> None:
+    """Let the kernel end this process when its parent is killed: nobody else would (Linux; see prctl(2))."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

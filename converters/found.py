@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from converters.report import MixedSearch, Source
 from converters.truth import Facts
 from edged.bundle import Calibration, ImagePreprocess
 
 
 @dataclass(frozen=True)
 class Found:
-    """The signature and tag set chosen, package versions, and what the converted file holds.
+    """The SavedModel and the data: what holds for every mode. versions: of the packages that made the model.
 
-    evaluation: where the evaluation samples came from. notes: what a person should be told.
+    evaluation: where the evaluation samples came from. outside: input → share of evaluation samples with a value
+    outside the calibrated range. notes: what a person should be told.
     """
 
-    signature: str
-    tags: tuple[str, ...]
+    source: Source
     versions: Mapping[str, str]
-    facts: Facts
     image: ImagePreprocess | None
     calibration: Calibration
     evaluation: str
-    notes: tuple[str, ...]
+    outside: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Converted:
+    """One mode's file. flags: converter switches that make it load on an older runtime, in words."""
+
+    quantize: str
+    facts: Facts
+    flags: tuple[str, ...] = ()
+    mixed: MixedSearch | None = None
+    notes: tuple[str, ...] = ()

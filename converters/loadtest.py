@@ -5,7 +5,7 @@ A child runs the model twice: with the runtime's own kernels (the reference), an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ import numpy as np
 
 from converters import child
 from converters.child import DiedError, OnStage
+from converters.limits import Limits
 from converters.samples import Array
+from edged.clock import now_ns
 from edged.engines import tflite_runtime
 from edged.errors import BadDataError, EdgedError, UnavailableError
 
@@ -27,7 +29,8 @@ class Outcome:
     """What one runtime did. `reason` is empty when it ran.
 
     reference, default: output name → [golden samples, *shape] in the model's dtypes, without and with the runtime's
-    default delegate. evaluation: the reference kernels on the evaluation samples, where they were given.
+    default delegate. evaluation: all evaluation samples as a device runs them; own_kernels: the same without the
+    delegate, on the first runtime that runs. p50_us: the median of one inference on the evaluation samples.
     """
 
     runtime: str
@@ -35,6 +38,8 @@ class Outcome:
     reference: Mapping[str, Array] | None = None
     default: Mapping[str, Array] | None = None
     evaluation: Mapping[str, Array] | None = None
+    own_kernels: Mapping[str, Array] | None = None
+    p50_us: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -45,43 +50,39 @@ class LoadTest:
     signature: str
     golden: Mapping[str, Array]
     evaluation: Mapping[str, Array]
+    limits: Limits | None = None
 
-    def run_all(self, folder: Path, on_stage: OnStage) -> list[Outcome]:
-        """Run on every installed runtime; the first that runs is the reference and gets the evaluation samples too.
+    def run_all(self, folder: Path, on_stage: OnStage, names: Collection[str] = ()) -> list[Outcome]:
+        """Run on every installed runtime, or on those of `names`; the first that runs is the reference for the others.
 
-        Raises UnavailableError when no runtime is installed, BadDataError with each reason when none runs the model.
+        A runtime that cannot run the model has its reason. Raises UnavailableError when none is installed.
         """
         outcomes: list[Outcome] = []
         for runtime in tflite_runtime.installed():
-            first = not any(outcome.reference for outcome in outcomes)
-            outcomes.append(self._run(runtime, folder / runtime.name, on_stage, with_evaluation=first))
-        if not any(outcome.reference for outcome in outcomes):
-            reasons = "; ".join(f"{outcome.runtime}: {outcome.reason}" for outcome in outcomes)
-            raise BadDataError("converted model", "no installed runtime runs it", reasons)
+            if not names or runtime.name in names:
+                first = not any(outcome.reference for outcome in outcomes)
+                outcomes.append(self._run(runtime, folder / runtime.name, on_stage, first=first))
         return outcomes
 
-    def _run(
-        self, runtime: tflite_runtime.Runtime, folder: Path, on_stage: OnStage, *, with_evaluation: bool
-    ) -> Outcome:
+    def _run(self, runtime: tflite_runtime.Runtime, folder: Path, on_stage: OnStage, *, first: bool) -> Outcome:
         folder.mkdir(parents=True)
-        samples = {"golden": self.golden} | ({"evaluation": self.evaluation} if with_evaluation else {})
-        for name, arrays in samples.items():
-            save(folder / f"{name}.npz", arrays)
-        job = {
-            "runtime": runtime.name,
-            "model": str(self.model),
-            "signature": self.signature,
-            "samples": list(samples),
-        }
+        save(folder / "golden.npz", self.golden)
+        save(folder / "evaluation.npz", self.evaluation)
+        job = {"runtime": runtime.name, "model": str(self.model), "signature": self.signature, "first": first}
         try:
-            version = child.run(_MODULE, job, folder, on_stage)["version"]
+            said = child.run(_MODULE, job, folder, on_stage, self.limits)
         except DiedError as exc:
             return Outcome(runtime.name, exc.reason)
         except EdgedError as exc:
             return Outcome(runtime.name, exc.what)
-        answers = {name: load(folder / f"{name}.npz") for name in ("reference", "default")}
-        evaluation = load(folder / "answers.npz") if with_evaluation else None
-        return Outcome(f"{runtime.name} {version}", "", answers["reference"], answers["default"], evaluation)
+        return Outcome(
+            f"{runtime.name} {said['version']}",
+            reference=load(folder / "reference.npz"),
+            default=load(folder / "default.npz"),
+            evaluation=load(folder / "answers.npz"),
+            own_kernels=load(folder / "own.npz") if first else None,
+            p50_us=said["p50_us"],
+        )
 
 
 def save(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -109,11 +110,13 @@ def _work(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any
     on_stage(f"running the model on {job['runtime']}")
     for name, runner in runners.items():
         save(folder / f"{name}.npz", runner.run(load(folder / "golden.npz")))
-    if "evaluation" in job["samples"]:
-        # A fresh one: a model may keep state from sample to sample, and the SavedModel began here too.
-        runner = _Runner(module, model, job["signature"], resolvers["reference"])
-        save(folder / "answers.npz", runner.run(load(folder / "evaluation.npz")))
-    return {"version": runtime.version}
+    evaluation = load(folder / "evaluation.npz")
+    # Fresh ones: a model may keep state from sample to sample, and the SavedModel began here too.
+    as_device = _Runner(module, model, job["signature"], resolvers["default"])
+    save(folder / "answers.npz", as_device.run(evaluation))
+    if job["first"]:
+        save(folder / "own.npz", _Runner(module, model, job["signature"], resolvers["reference"]).run(evaluation))
+    return {"version": runtime.version, "p50_us": as_device.p50_us}
 
 
 class _Runner:
@@ -127,6 +130,13 @@ class _Runner:
         # SystemError: tflite-runtime on numpy 2
         except (RuntimeError, ValueError, SystemError, MemoryError) as exc:
             raise UnavailableError("model", f"does not load: {_one_line(exc)}") from exc
+        self._taken_ns: list[int] = []
+
+    @property
+    def p50_us(self) -> float:
+        """The median of one call so far, without the first ones, which warm up."""
+        warm = self._taken_ns[len(self._taken_ns) // 10 :]
+        return round(float(np.median(warm)) / 1000, 1)
 
     def run(self, samples: Mapping[str, Array]) -> Arrays:
         count = len(next(iter(samples.values())))
@@ -139,10 +149,13 @@ class _Runner:
         return {name: np.stack([answer[name] for answer in answers]) for name in sorted(answers[0])}
 
     def _one(self, sample: Mapping[str, Array]) -> Arrays:
+        started = now_ns()
         try:
-            return {name: np.array(value) for name, value in self._runner(**sample).items()}
+            answer = self._runner(**sample)
         except (RuntimeError, ValueError) as exc:
             raise UnavailableError("model", f"loads but does not run: {_one_line(exc)}") from exc
+        self._taken_ns.append(now_ns() - started)
+        return {name: np.array(value) for name, value in answer.items()}
 
 
 def _one_line(exc: BaseException) -> str:

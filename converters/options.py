@@ -29,7 +29,7 @@ class Mode:
 
 
 MODES: Mapping[str, Mode] = {
-    "none": Mode("", calibrated=False, agreement=None, cosine=0.999, steps=2, relative=1e-4),
+    "none": Mode("", calibrated=False, agreement=None, cosine=0.99999, steps=2, relative=1e-4),
     "float16": Mode("", calibrated=False, agreement=None, cosine=0.999, steps=2, relative=1e-2),
     "dynamic": Mode("", calibrated=False, agreement=0.95, cosine=0.99, steps=2, relative=2e-2),
     "int8": Mode("int8", calibrated=True, agreement=0.95, cosine=0.95, steps=2, relative=1e-4),
@@ -86,5 +86,10 @@ class Options:
 
     @property
     def mode(self) -> Mode:
-        """The quantization mode's row."""
+        """The quantization mode's row; AUTO has none."""
         return MODES[self.quantize]
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether what was asked for uses calibration data."""
+        return self.quantize == AUTO or self.mode.calibrated

@@ -1,69 +1,70 @@
-"""How far the converted model is from the SavedModel, output by output, and the gates it must pass.
+"""How far the converted model is from the SavedModel, output by output.
 
-Every output is gated: a headline metric of one output hides the damage in another.
     max_abs     largest |converted - float|
     relative    max_abs / largest |float|
     cosine      a·b / (|a| |b|) over all samples of the output; 1 where both are zero
     snr_db      10 log10(Σ float² / Σ (converted - float)²), at most 300
-    agreement   share of rows whose argmax is the same (classifiers: float, rank 2, last axis 2 to 10,000)
+    agreement   share of rows whose argmax is the same (class scores)
+    f1          2 TP / (2 TP + FP + FN) of what is at or above the threshold (frames, detections, several labels)
+    equal       share of equal values (whole numbers)
+    saturated   share of the SavedModel's values beyond what the converted output can hold, by more than a step
+and against labels, where they are given: accuracy_float, accuracy (class numbers); mae_float, mae (targets).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from converters import gates
+from converters.gates import OutputParity
 from converters.options import Options
 from converters.samples import Array
-from edged.bundle import Quality
+from edged.bundle import TensorSpec
 from edged.errors import BadDataError
+
+__all__ = ["Labels", "OutputParity", "compare", "constant_outputs", "is_classifier", "is_frames", "measure"]
 
 _CLASSES = range(2, 10_001)
 _MAX_SNR = 300.0
+# Softmax in float16 or float32 adds up to 1 within this.
+_SUM = 1e-2
 
 
 @dataclass(frozen=True)
-class Gate:
-    """A figure and its bound. `at_least` tells which side is good."""
+class Labels:
+    """The truth about one output: `classes`, a number for each row, or `targets` of the output's own size."""
 
     output: str
-    metric: str
-    value: float
-    threshold: float
-    at_least: bool = True
-
-    @property
-    def passed(self) -> bool:
-        """Whether the figure keeps its bound; NaN never does."""
-        return self.value >= self.threshold if self.at_least else self.value <= self.threshold
-
-    def __str__(self) -> str:
-        sign = "at least" if self.at_least else "at most"
-        return f"output {self.output!r}: {self.metric} is {self.value:.4g}, {sign} {self.threshold:.4g} is asked"
-
-
-@dataclass(frozen=True)
-class OutputParity:
-    """One output's figures and gates. The first gate is the one the manifest tells first."""
-
-    output: str
-    figures: Mapping[str, float]
-    gates: tuple[Gate, ...]
-
-    def quality(self, samples: int) -> Quality:
-        """Return the manifest's record."""
-        first = self.gates[0]
-        return Quality(self.output, first.metric, first.value, first.threshold, samples, self.figures)
+    classes: Array | None = None
+    targets: Array | None = None
 
 
 def is_classifier(floats: Array) -> bool:
-    """Whether [count, *shape] answers look like class scores."""
-    return floats.dtype.kind == "f" and floats.ndim == 3 and floats.shape[-1] in _CLASSES  # noqa: PLR2004  # count + rank 2
+    """Whether [count, *shape] answers look like class scores: softmax rows, or [batch, classes] that are no frames."""
+    if floats.dtype.kind != "f" or floats.ndim < 3 or floats.shape[-1] not in _CLASSES:  # noqa: PLR2004  # count + rank 2
+        return False
+    if _unit(floats):
+        return _sums_to_one(floats)
+    return floats.ndim == 3  # noqa: PLR2004  # as above
 
 
-def measure(floats: Array, converted: Array) -> dict[str, float]:
+def is_frames(floats: Array) -> bool:
+    """Whether the answers look like scores each of its own: float, all in 0 to 1, rows that do not add up to 1."""
+    return floats.dtype.kind == "f" and floats.ndim > 1 and _unit(floats) and not is_classifier(floats)
+
+
+def _unit(floats: Array) -> bool:
+    return bool(floats.size) and bool(floats.min() >= 0) and bool(floats.max() <= 1)
+
+
+def _sums_to_one(floats: Array) -> bool:
+    return bool(np.allclose(floats.sum(-1, dtype=np.float64), 1.0, atol=_SUM))
+
+
+def measure(floats: Array, converted: Array, threshold: float = 0.5) -> dict[str, float]:
     """Return the figures of one output; both arrays are [count, *shape], real values."""
     a, b = floats.astype(np.float64), converted.astype(np.float64)
     if floats.dtype.kind != "f":
@@ -79,6 +80,8 @@ def measure(floats: Array, converted: Array) -> dict[str, float]:
     }
     if is_classifier(floats):
         found["agreement"] = _mean(floats.argmax(-1) == converted.argmax(-1))
+    elif is_frames(floats) and bool((floats >= threshold).any()):
+        found["f1"] = _f1(floats >= threshold, converted >= threshold)
     return {name: float(f"{value:.6g}") for name, value in found.items()}
 
 
@@ -104,44 +107,77 @@ def _snr(a: Array, error: Array) -> float:
     return min(_MAX_SNR, 10 * float(np.log10(signal / noise))) if signal else -_MAX_SNR
 
 
+def _f1(true: Array, found: Array) -> float:
+    both = float(np.count_nonzero(true & found))
+    return 2 * both / float(np.count_nonzero(true) + np.count_nonzero(found))
+
+
+def saturated(floats: Array, spec: TensorSpec) -> float:
+    """Return the share of float values [count, *shape] that lie beyond the output's integer range, by more than a step.
+
+    0 for an output that is not quantized.
+    """
+    if not spec.scale or not floats.size:
+        return 0.0
+    limits = np.iinfo(spec.dtype)
+    low, high = ((limit - spec.zero_point) * spec.scale for limit in (limits.min - 1, limits.max + 1))
+    return float(((floats < low) | (floats > high)).mean())
+
+
 def accuracy(scores: Array, labels: Array) -> float:
     """Return the share of rows whose argmax is the label; scores [count, batch, classes], labels whole numbers."""
     return float((scores.argmax(-1).reshape(-1) == labels.reshape(-1)).mean())
 
 
+def mean_absolute_error(answers: Array, targets: Array) -> float:
+    """Return the mean of |answer - target|; both hold the same number of values, in the same order."""
+    return float(np.abs(answers.astype(np.float64).reshape(-1) - targets.astype(np.float64).reshape(-1)).mean())
+
+
 def compare(
-    floats: Mapping[str, Array], converted: Mapping[str, Array], options: Options, *, real_data: bool
+    floats: Mapping[str, Array],
+    converted: Mapping[str, Array],
+    options: Options,
+    *,
+    real_data: bool,
+    labels: Labels | None = None,
 ) -> list[OutputParity]:
     """Measure every output (real values) and set its gates; raises BadDataError for an answer that is not finite."""
-    return [_output(name, floats[name], converted[name], options, real_data) for name in sorted(floats)]
+    return [_output(name, floats[name], converted[name], options, labels, real_data) for name in sorted(floats)]
 
 
-def _output(name: str, floats: Array, converted: Array, options: Options, real_data: bool) -> OutputParity:
-    if floats.dtype.kind == "f":
-        good = np.isfinite(converted) | ~np.isfinite(floats)
-        if not good.all():
-            sample = int(np.argmin(good.reshape(len(good), -1).all(axis=1)))
-            raise BadDataError(
-                f"output {name!r}",
-                f"the converted model answers NaN or Inf for sample {sample}, the SavedModel does not",
-            )
-    figures = measure(floats, converted)
-    return OutputParity(name, figures, tuple(_gates(name, figures, options, real_data)))
+def _output(
+    name: str, floats: Array, converted: Array, options: Options, labels: Labels | None, real_data: bool
+) -> OutputParity:
+    _check_finite(name, floats, converted)
+    figures = measure(floats, converted, options.threshold)
+    if labels is not None and labels.output == name:
+        figures |= _against(labels, floats, converted)
+    return OutputParity(name, figures, gates.of(name, figures, options, real_data=real_data))
 
 
-def _gates(name: str, figures: Mapping[str, float], options: Options, real_data: bool) -> Iterator[Gate]:
-    agreement = options.min_agreement
-    # Random inputs fall between the classes; how often they flip says little.
-    if agreement is None and real_data:
-        agreement = options.mode.agreement
-    if "agreement" in figures and agreement is not None:
-        yield Gate(name, "agreement", figures["agreement"], agreement)
-    if "cosine" in figures:
-        yield Gate(name, "cosine", figures["cosine"], options.mode.cosine)
-    else:
-        yield Gate(name, "equal", figures["equal"], options.mode.agreement or 1.0)
-    if options.max_error is not None:
-        yield Gate(name, "max_abs", figures["max_abs"], options.max_error, at_least=False)
+def _check_finite(name: str, floats: Array, converted: Array) -> None:
+    if floats.dtype.kind != "f":
+        return
+    good = np.isfinite(converted) | ~np.isfinite(floats)
+    if not good.all():
+        sample = int(np.argmin(good.reshape(len(good), -1).all(axis=1)))
+        what = f"the converted model answers NaN or Inf for sample {sample}, the SavedModel does not"
+        raise BadDataError(f"output {name!r}", what)
+
+
+def _against(labels: Labels, floats: Array, converted: Array) -> dict[str, float]:
+    if labels.classes is not None:
+        return {
+            "accuracy_float": accuracy(floats, labels.classes),
+            "accuracy": accuracy(converted, labels.classes),
+        }
+    if labels.targets is not None:
+        return {
+            "mae_float": mean_absolute_error(floats, labels.targets),
+            "mae": mean_absolute_error(converted, labels.targets),
+        }
+    return {}
 
 
 def constant_outputs(floats: Mapping[str, Array], converted: Mapping[str, Array]) -> list[str]:
@@ -151,12 +187,3 @@ def constant_outputs(floats: Mapping[str, Array], converted: Mapping[str, Array]
 
 def _varies(answers: Array) -> bool:
     return bool((answers != answers[0]).any())
-
-
-def enforce(parities: Sequence[OutputParity], stuck: Sequence[str], options: Options) -> None:
-    """Raise BadDataError naming every gate that fails, its value and its threshold."""
-    failed = [str(gate) for parity in parities for gate in parity.gates if not gate.passed]
-    failed += [f"output {name!r}: the same answer for every sample" for name in stuck]
-    if failed:
-        hint = "is --calibration what the model will see, scaled as for training?" if options.calibration else ""
-        raise BadDataError(f"--quantize {options.quantize}", "; ".join(failed), hint)

@@ -1,8 +1,6 @@
 """One signature to TFLite bytes in one of the modes. Runs in the child process that has imported TensorFlow.
 
-The signature is saved again with pinned shapes before it is converted: the converter finds every variable of what was
-*loaded*, while of a Keras 3 model saved by `tf.saved_model.save` it finds none and writes a model without weights
-(https://github.com/keras-team/keras/issues/19108).
+What is converted is the signature as it was saved again after loading, with pinned shapes; see savedmodel.
 """
 
 from __future__ import annotations
@@ -14,67 +12,115 @@ from typing import Any
 
 import numpy as np
 
+from converters.compat import CompatFlags
 from converters.options import Options
 from converters.samples import Array, Samples
 from converters.savedmodel import Loaded
 from edged.errors import BadDataError
 
-_SELECT = re.compile(r"^(TF Select|Custom) ops: (.+)$", re.MULTILINE)
+_FLEX, _CUSTOM = "TF Select", "Custom"
+_MISSING = re.compile(rf"^({_FLEX}|{_CUSTOM}) ops: (.+)$", re.MULTILINE)
 _ERROR = re.compile(r"error: (?:loc\(.*\): )?(.+)")
+_INT8 = ("int8", "mixed")
+_OTHER = "try another --quantize, for example float16 or dynamic"
+# What the converter says, what it means, and what to do.
+_KNOWN = (
+    (
+        "requires element_shape to be static",
+        "a recurrent layer needs a batch of 1, or one that is fixed in the model itself",
+        "leave out --dynamic-batch and --batch",
+    ),
+    (
+        "Select TensorFlow op(s), included in the given model, is(are) not supported",
+        "calibration runs the model in TFLite, which cannot run the ops that --allow-flex lets stay",
+        _OTHER,
+    ),
+)
 
 
-def convert(loaded: Loaded, options: Options, samples: Samples | None, folder: Path) -> bytes:
-    """Return the converted model; `folder` is for files on the way.
+def convert(loaded: Loaded, options: Options, samples: Samples | None, folder: Path, flags: CompatFlags) -> bytes:
+    """Return the model, converted in the mode `options.quantize`. `folder` is for files on the way, of every mode.
 
+    samples: what calibrates, for the modes that need it. flags: what makes the file load on older runtimes.
     Raises BadDataError with the converter's reason, naming the ops that TFLite does not have.
     """
     from tensorflow.lite.python.convert import ConverterError  # noqa: PLC0415  # child process only
 
-    converter = _converter(loaded, folder)
-    # Recurrent layers reserve a list for a batch that the graph inside leaves open, though the signature is pinned.
-    converter._experimental_default_to_single_batch_in_tensor_list_ops = options.batch == 1  # noqa: SLF001  # no public name
-    _configure(converter, options.quantize, samples)
-    where = f"{options.model}, signature {loaded.key!r}"
+    made = converter(loaded, options, samples, folder, flags)
     try:
-        return bytes(converter.convert())
+        return _with_float_ops(made, flags) if flags.float_ops and options.quantize in _INT8 else bytes(made.convert())
     except (ConverterError, RuntimeError, ValueError) as exc:
-        raise refusal(where, options.quantize, str(exc)) from exc
+        raise refusal(f"{options.model}, signature {loaded.key!r}", options.quantize, str(exc)) from exc
 
 
-def _converter(loaded: Loaded, folder: Path) -> Any:
+def _with_float_ops(made: Any, flags: CompatFlags) -> bytes:
+    """Return an int8 model in which the ops that an older runtime lacks in int8 stay float."""
+    from tensorflow.lite.python.convert import mlir_quantize  # noqa: PLC0415  # child process only
+
+    made._experimental_calibrate_only = True  # noqa: SLF001  # the converter itself takes no list of ops
+    quantized = mlir_quantize(
+        made.convert(),
+        input_data_type=made.inference_input_type,
+        output_data_type=made.inference_output_type,
+        denylisted_ops=list(flags.float_ops),
+        disable_per_channel_for_dense_layers=flags.per_tensor_dense,
+    )
+    return bytes(quantized)
+
+
+def converter(
+    loaded: Loaded,
+    options: Options,
+    samples: Samples | None,
+    folder: Path,  # noqa: ARG001  # a place for files on the way, which nothing needs today
+    flags: CompatFlags,
+) -> Any:
+    """Return the tf.lite.TFLiteConverter that `convert` uses, ready to convert; parameters as there."""
+    made = _of(loaded)
+    # Recurrent layers reserve a list for a batch that the graph inside leaves open, though the signature is pinned.
+    # For any batch but 1 this makes a model that answers wrongly, without a word.
+    made._experimental_default_to_single_batch_in_tensor_list_ops = loaded.batch_of_one  # noqa: SLF001  # no public name
+    _configure(made, options, samples, flags)
+    return made
+
+
+def _of(loaded: Loaded) -> Any:
     import tensorflow as tf  # noqa: PLC0415  # child process only
 
-    pinned = str(folder / "pinned")
-    try:
-        tf.saved_model.save(loaded.root, pinned, signatures={loaded.key: loaded.concrete})
-    except (AssertionError, ValueError, TypeError, AttributeError, KeyError):
-        # Some objects (of older TensorFlow, or half restored) cannot be saved again; their graph can still be frozen.
+    if loaded.pinned is None:
         return tf.lite.TFLiteConverter.from_concrete_functions([loaded.concrete], loaded.root)
-    return tf.lite.TFLiteConverter.from_saved_model(pinned, signature_keys=[loaded.key])
+    return tf.lite.TFLiteConverter.from_saved_model(str(loaded.pinned), signature_keys=[loaded.key])
 
 
-def _configure(converter: Any, quantize: str, samples: Samples | None) -> None:
+def _configure(made: Any, options: Options, samples: Samples | None, flags: CompatFlags) -> None:
     import tensorflow as tf  # noqa: PLC0415  # child process only
 
+    quantize, integer = options.quantize, options.mode.calibrated
+    # All or none: which of them may stay is checked where the file is read.
+    made.allow_custom_ops = bool(options.allow_custom)
+    made.target_spec.supported_ops = [*_ops(quantize), *([tf.lite.OpsSet.SELECT_TF_OPS] if options.allow_flex else [])]
     if quantize == "none":
         return
-    converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    # Per-channel dense weights need FULLY_CONNECTED v12, which tflite-runtime 2.14 does not have.
-    converter._experimental_disable_per_channel_quantization_for_dense_layers = quantize == "dynamic"  # noqa: SLF001  # no public name
+    made.optimizations = [tf.lite.Optimize.DEFAULT]
+    made._experimental_disable_per_channel_quantization_for_dense_layers = flags.per_tensor_dense  # noqa: SLF001  # no public name
     if quantize == "float16":
-        converter.target_spec.supported_types = [tf.float16]
-    if quantize in ("int8", "int16x8") and samples is not None:
-        converter.representative_dataset = lambda: _representative(samples)
-        converter.target_spec.supported_ops = [_integer_ops(quantize)]
-        converter.inference_input_type = converter.inference_output_type = tf.int8 if quantize == "int8" else tf.int16
+        made.target_spec.supported_types = [tf.float16]
+    if integer and samples is not None:
+        made.representative_dataset = lambda: _representative(samples)
+    if options.mode.integer:
+        made.inference_input_type = made.inference_output_type = tf.as_dtype(options.mode.integer)
 
 
-def _integer_ops(quantize: str) -> Any:
+def _ops(quantize: str) -> list[Any]:
+    """Return the op sets of a mode: integers alone, or, for `mixed`, with the float ops of the layers kept float."""
     import tensorflow as tf  # noqa: PLC0415  # child process only
 
-    if quantize == "int8":
-        return tf.lite.OpsSet.TFLITE_BUILTINS_INT8
-    return tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
+    sets = tf.lite.OpsSet
+    return {
+        "int8": [sets.TFLITE_BUILTINS_INT8],
+        "mixed": [sets.TFLITE_BUILTINS_INT8, sets.TFLITE_BUILTINS],
+        "int16x8": [sets.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8],
+    }.get(quantize, [sets.TFLITE_BUILTINS])
 
 
 def _representative(samples: Samples) -> Iterator[dict[str, Array]]:
@@ -82,12 +128,23 @@ def _representative(samples: Samples) -> Iterator[dict[str, Array]]:
         yield {name: np.ascontiguousarray(array[i]) for name, array in samples.arrays.items()}
 
 
+def _missing(text: str) -> dict[str, list[str]]:
+    """Return kind (`TF Select`, `Custom`) → names of the ops that the converter says TFLite lacks."""
+    return {kind: [name.strip() for name in names.split(",")] for kind, names in _MISSING.findall(text)}
+
+
 def refusal(where: str, quantize: str, text: str) -> BadDataError:
     """Return the error for what the converter said: the ops it lacks, or its first error line."""
-    missing = [f"{kind} ops {names.strip()}" for kind, names in _SELECT.findall(text)]
+    for sign, what, advice in _KNOWN:
+        if sign in text:
+            return BadDataError(where, f"cannot be converted: {what}", advice)
+    missing = _missing(text)
     if missing:
-        what = f"cannot be converted: {'; '.join(missing)} are not in TFLite"
-        return BadDataError(where, what, "no runtime on a device has them: replace them in the model")
+        listed = "; ".join(f"{kind} ops {', '.join(names)}" for kind, names in missing.items())
+        flags = [f"--allow-custom {name}" for name in missing.get(_CUSTOM, ())]
+        flags += ["--allow-flex"] if _FLEX in missing else []
+        advice = f"replace them in the model; {' '.join(flags)} lets them stay, for runtimes that have them"
+        return BadDataError(where, f"cannot be converted: {listed} are not in TFLite", advice)
     first = next(iter(_ERROR.findall(text)), text.strip().splitlines()[0] if text.strip() else "no reason given")
-    hint = "" if quantize == "none" else "try another --quantize, for example float16 or dynamic"
-    return BadDataError(where, f"cannot be converted with --quantize {quantize}: {first}", hint)
+    advice = "" if quantize == "none" else _OTHER
+    return BadDataError(where, f"cannot be converted with --quantize {quantize}: {first}", advice)

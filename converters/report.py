@@ -55,7 +55,8 @@ class Histogram:
 class TargetRun:
     """The model on one runtime with one delegate. state `not run`: the runtime is not here; reason: what is known.
 
-    runtime: e.g. `ai-edge-litert 2.3.0`. delegate: `reference` (the runtime's own kernels) or e.g. `xnnpack`.
+    runtime: e.g. `ai-edge-litert 2.3.0`. delegate: `default` (as a device runs it, XNNPACK where it takes the ops) or
+    `reference` (the runtime's own kernels alone).
     outputs: every output against the SavedModel. p50_us: the median of an inference; 0 where not measured.
     """
 
@@ -164,8 +165,8 @@ class Attempt:
 class Report:
     """One conversion. quantize: what was asked (`auto` too); chosen: the mode that ships, "" when none may.
 
-    outside: input → share of evaluation values outside the range that calibration saw. advice: what to do about a
-    refusal. attempts: every mode that was tried, in the order they were tried.
+    outside: input → share of evaluation samples with a value outside the range that calibration saw.
+    advice: what to do about a refusal. attempts: every mode that was tried, in the order they were tried.
     """
 
     name: str
@@ -189,5 +190,7 @@ class Report:
 
     @property
     def shown(self) -> Attempt:
-        """The attempt to show in full: the chosen one, else the last that was asked for."""
-        return next((a for a in self.attempts if a.quantize == self.chosen), self.attempts[0])
+        """The attempt to show in full: the chosen one, else what was asked for; of `auto` the last that made a file."""
+        chosen = [attempt for attempt in self.attempts if attempt.quantize in (self.chosen, self.quantize)]
+        made = [attempt for attempt in self.attempts if attempt.model_bytes]
+        return (chosen or made[-1:] or self.attempts)[0]

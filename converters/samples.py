@@ -6,6 +6,8 @@ it here, with the sample's number and the input's name.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +19,8 @@ from edged.checks import hint
 from edged.errors import BadDataError
 
 Array = npt.NDArray[Any]
+# What labels are called beside the inputs; the first that is there counts.
+LABEL_KEYS = ("y", "label", "labels")
 # The last axis of what looks like pixels.
 _CHANNELS = (1, 3, 4)
 _IMAGE_RANK = 4
@@ -40,7 +44,11 @@ class InputInfo:
 
 @dataclass(frozen=True)
 class Samples:
-    """Checked samples: input name → array [count, *shape] in the input's dtype. `labels` is [count, …] or None."""
+    """Checked samples: input name → array [count, *shape] in the input's dtype.
+
+    labels: [count, …] whole numbers (classes), text (names of classes) or finite floats (what a regression should have
+    answered), or None.
+    """
 
     source: str
     arrays: Mapping[str, Array]
@@ -92,8 +100,6 @@ def _checked(array: Array, info: InputInfo, source: str, notes: list[str]) -> Ar
     where = f"{source}, input {info.name!r}"
     array = _cast(_grouped(array, info, where, notes), info, where, notes)
     _check_finite(array, where)
-    if array.size and len(array) > 1 and np.all(array == array.flat[0]):
-        notes.append(f"{where}: every value is {array.flat[0]}: is this really data?")
     return array
 
 
@@ -108,7 +114,26 @@ def _grouped(array: Array, info: InputInfo, where: str, notes: list[str]) -> Arr
             notes.append(f"{where}: the last {len(array) - whole} rows fill no batch of {batch} and are left out")
         return array[:whole].reshape((-1, *info.shape))
     wanted = f"[count, {_dims(info.shape)}]" + (f" or [count, {_dims(info.shape[1:])}]" if info.shape[1:] else "")
-    raise BadDataError(where, f"has shape {list(array.shape)}, wanted {wanted}")
+    raise BadDataError(
+        where, f"has shape {list(array.shape)}, wanted {wanted}", _shape_hint(array.shape, info.shape[1:])
+    )
+
+
+def _shape_hint(found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """Return what was most likely forgotten. wanted: one sample without its batch."""
+    one = found[1:]
+    if found == wanted:
+        return "a single sample: x[np.newaxis]"
+    if wanted[-1:] == (1,) and one == wanted[:-1]:
+        return "the last axis is missing: x[..., np.newaxis]"
+    if one[-1:] == (1,) and one[:-1] == wanted:
+        return "an axis too many: x[..., 0]"
+    axes = [order for order in itertools.permutations(range(len(one))) if tuple(one[i] for i in order) == wanted]
+    if len(one) <= _IMAGE_RANK and len(axes) == 1:
+        return f"transposed: x.transpose({', '.join(str(i + 1) for i in (-1, *axes[0]))})"
+    if one and math.prod(one) == math.prod(wanted):
+        return f"x.reshape({_dims((-1, *wanted))}), if the values are in that order"
+    return ""
 
 
 def _dims(shape: tuple[int, ...]) -> str:
@@ -161,10 +186,26 @@ def _check_finite(array: Array, where: str) -> None:
 
 
 def _grouped_labels(labels: Array | None, count: int, first: InputInfo, source: str) -> Array | None:
-    if labels is None or len(labels) == count:
+    if labels is None:
+        return None
+    labels = _checked_labels(labels, source)
+    if len(labels) == count:
         return labels
     batch = first.shape[0] if first.shape else 1
     whole = count * batch
     if len(labels) // batch != count:
         raise BadDataError(source, f"{len(labels)} labels for {whole} rows")
     return labels[:whole].reshape((count, batch, *labels.shape[1:]))
+
+
+def _checked_labels(labels: Array, source: str) -> Array:
+    """Return class numbers, names or finite floats; raises BadDataError for anything else."""
+    if not labels.ndim:
+        raise BadDataError(source, "the labels are a single value", "one for each sample")
+    if labels.dtype.kind == "b":
+        return labels.astype(np.int64)
+    if labels.dtype.kind not in "iufU":
+        raise BadDataError(source, f"labels of dtype {labels.dtype}", "whole numbers, names (str) or floats")
+    if labels.dtype.kind == "f" and not (good := np.isfinite(labels).reshape(len(labels), -1).all(axis=1)).all():
+        raise BadDataError(source, f"the label of sample {int(np.argmin(good))} is NaN or Inf")
+    return labels

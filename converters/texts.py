@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from converters import plain
 from converters.options import Options
-from converters.samples import Array
 from edged import bundle, topics
 from edged.bundle import Golden, ImagePreprocess, Postprocess, TensorSpec
 from edged.errors import BadDataError, UsageError
@@ -52,15 +49,17 @@ class Texts:
             files[bundle.LABELS] = ("\n".join(self.labels) + "\n").encode()
         return files
 
-    def check_labels(self, outputs: Sequence[TensorSpec], options: Options) -> None:
-        """Raise BadDataError unless an output (the one --postprocess names) has as many classes as there are labels."""
+    def check_labels(self, outputs: Mapping[str, tuple[int, ...]], options: Options) -> None:
+        """Raise BadDataError unless an output (the one --postprocess names) has as many classes as there are labels.
+
+        outputs: name → shape.
+        """
         name = self.postprocess.output
-        named = [spec for spec in outputs if name in ("", spec.name)]
+        named = {output: shape for output, shape in outputs.items() if name in ("", output)}
         if not named:
-            listed = ", ".join(spec.name for spec in outputs)
-            raise BadDataError(options.postprocess, f"output: no output {name!r}", f"outputs: {listed}")
-        if self.labels and not any(spec.shape[-1:] == (len(self.labels),) for spec in named):
-            listed = ", ".join(f"{spec.name} {list(spec.shape)}" for spec in named)
+            raise BadDataError(options.postprocess, f"output: no output {name!r}", f"outputs: {', '.join(outputs)}")
+        if self.labels and not any(shape[-1:] == (len(self.labels),) for shape in named.values()):
+            listed = ", ".join(f"{output} {list(shape)}" for output, shape in named.items())
             raise BadDataError(options.labels, f"{len(self.labels)} labels fit no output: {listed}")
 
     def with_classes(self, outputs: Sequence[TensorSpec], options: Options) -> Texts:
@@ -74,39 +73,10 @@ class Texts:
         best = Postprocess(output=scores[0].name, top_k=min(TOP, len(self.labels)))
         return replace(self, postprocess=best)
 
-    def class_numbers(self, truth: Array, source: str, rows: int) -> Array:
-        """Return class numbers for the evaluation's labels, which are numbers or names of --labels, one for each row.
-
-        Raises BadDataError for anything else.
-        """
-        if _one_hot(truth, rows):
-            shape = f"labels of shape {list(truth.shape)} for {rows} rows"
-            raise BadDataError(source, shape, "looks one-hot: give class numbers, e.g. y.argmax(1)")
-        if truth.size != rows:
-            raise BadDataError(source, f"labels of shape {list(truth.shape)} for {rows} rows", "one class for each row")
-        if truth.dtype.kind in "iu":
-            return truth
-        if truth.dtype.kind != "U" or not self.labels:
-            raise BadDataError(source, f"labels of dtype {truth.dtype}", "class numbers, or names with --labels")
-        unknown = sorted(set(truth.ravel().tolist()) - set(self.labels))
-        if unknown:
-            raise BadDataError(source, f"label {unknown[0]!r} is not in --labels")
-        numbers: Array = np.vectorize(self.labels.index, otypes=[np.int64])(truth)
-        return numbers
-
 
 def _scores(spec: TensorSpec, classes: int) -> bool:
     real = spec.scale != 0.0 or spec.dtype.startswith("float")
     return real and len(spec.shape) == 2 and spec.shape[-1] == classes  # noqa: PLR2004  # batch, classes
-
-
-def _one_hot(truth: Array, rows: int) -> bool:
-    """Whether it holds a share of every class where one class number is wanted."""
-    if truth.ndim < 2 or truth.shape[-1] < 2 or truth.dtype.kind not in "fiub":  # noqa: PLR2004  # rows, two classes
-        return False
-    # [samples, batch] whole numbers are class numbers, whatever they add up to.
-    numbers = truth.dtype.kind in "iu" and truth.size == rows
-    return not numbers and bool(np.allclose(truth.sum(axis=-1, dtype=np.float64), 1.0, atol=1e-3))
 
 
 def _labels(path: Path) -> tuple[str, ...]:

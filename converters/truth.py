@@ -5,33 +5,64 @@ The converter may return float where int8 was asked, or a model without its weig
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args, get_type_hints
 
 import numpy as np
 
 from converters.options import MODES
 from converters.samples import InputInfo
 from edged.bundle import TensorSpec
-from edged.engines import tflite_schema
+from edged.engines import tflite_file, tflite_nodes
+from edged.engines.tflite_file import FileSignature, Graph, ModelFile, Tensor
+from edged.engines.tflite_nodes import NARROW, Node
 from edged.errors import BadDataError, InternalError
 
 # Largest finite float16; a constant that reaches it was clamped.
 _HALF_MAX = 65504.0
-_STATE_OPS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
-_RANDOM_OPS = frozenset({"RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL"})
-# Of an int8 model, the least share of ops that must work on integers only.
+_RANDOM_OPS = frozenset({
+    "RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL", "FlexRandomUniform", "FlexRandomUniformInt",
+    "FlexRandomStandardNormal", "FlexTruncatedNormal", "FlexMultinomial", "FlexRandomShuffle", "FlexRandomGamma",
+    "FlexRandomPoissonV2",
+})  # fmt: skip
+_CARRIED = get_args(get_type_hints(TensorSpec)["dtype"])
+# Of an int8 model, the least share of computing ops that must work on integers only.
 _INTEGER_SHARE = 0.5
+# Of the constants' bytes, the share that may stay float32 without a word.
+_FLOAT_SHARE = 0.5
+_NO_EFFECT: Mapping[str, str] = {
+    "float16": "no constant became float16",
+    "dynamic": "no constant became int8; weights of fewer than 1024 values are left as they are",
+    "int8": "no op works on int8",
+    "mixed": "no op works on int8",
+    "int16x8": "no op works on int16",
+}
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant: its dtype, shape, bytes in the file, and how many scales it has (0: not quantized)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+    scales: int
 
 
 @dataclass(frozen=True)
 class Facts:
     """What the file holds. inputs, outputs: as the file declares them, scale 0 where not quantized.
 
-    ops: name → highest version. dtypes: dtype → (tensors, bytes of constants).
-    integer_share: share of ops that touch no float tensor; float_ops names the others.
+    ops: name → highest version, of all that the file declares. dtypes: dtype → (tensors, bytes of constants).
+    integer_share: share of integer ops among those that compute, in every graph; changes of dtype do not count.
+    float_ops: names of the others. clamped: float16 constants at the end of the range, which were larger before.
+    weightless: variables are read that nothing ever fills.
+    nodes: the ops of the main graph. counts: op → how often, in every graph. kinds: kind of node → how often.
+    weights: every constant. int8_bytes_share: share of their bytes with 8 bits or less for a value.
+    custom_ops, flex_ops: what a runtime does not bring along, by name. open_shapes: inputs and outputs with open
+    dimensions, which `inputs` and `outputs` show as 1. effect: whether the file has anything of the mode's kind.
     """
 
     signature: str
@@ -44,6 +75,16 @@ class Facts:
     clamped: tuple[str, ...]
     weightless: bool
     stateful: bool
+    nodes: tuple[Node, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    weights: tuple[Weight, ...] = ()
+    int8_bytes_share: float = 0.0
+    custom_ops: tuple[str, ...] = ()
+    flex_ops: tuple[str, ...] = ()
+    open_shapes: tuple[str, ...] = ()
+    min_runtime_version: str = ""
+    effect: bool = True
 
     @property
     def random_ops(self) -> tuple[str, ...]:
@@ -51,123 +92,126 @@ class Facts:
         return tuple(sorted(_RANDOM_OPS & set(self.ops)))
 
 
-def read(model: bytes) -> Facts:
-    """Read a model file's facts. Raises InternalError when it holds no signature, UnavailableError without a reader."""
-    reader = _Reader(model)
-    return reader.facts()
+def read(model: bytes, quantize: str = "none") -> Facts:
+    """Read a model file's facts; quantize: the mode that `effect` is about.
+
+    Raises InternalError when it is damaged or holds no signature, BadDataError when an input or output is of a dtype
+    that a bundle cannot carry, such as string.
+    """
+    try:
+        file = tflite_file.read(model)
+    except ValueError as exc:
+        raise InternalError("converters", f"the converter wrote a file that {exc}") from exc
+    if not file.signatures:
+        raise InternalError("converters", "the converter wrote a model without a signature")
+    return _facts(file, quantize)
 
 
-class _Reader:
-    """The unpacked file, with names for its numbers."""
-
-    def __init__(self, model: bytes) -> None:
-        schema = tflite_schema.load()
-        self._model: Any = schema.ModelT.InitFromPackedBuf(bytearray(model), 0)
-        self._op_names = _names(schema.BuiltinOperator)
-        self._type_names: dict[int, Any] = {number: name.lower() for number, name in _names(schema.TensorType).items()}
-
-    def facts(self) -> Facts:
-        if not self._model.signatureDefs:
-            raise InternalError("converters", "the converter wrote a model without a signature")
-        signature = self._model.signatureDefs[0]
-        graph = self._model.subgraphs[signature.subgraphIndex]
-        ops = dict(sorted(self._ops().items()))
-        float_ops = Counter(name for name, touches in self._touching() if touches)
-        total = sum(1 for _ in self._touching())
-        return Facts(
-            signature=_text(signature.signatureKey),
-            inputs=self._bound(signature.inputs, graph),
-            outputs=self._bound(signature.outputs, graph),
-            ops=ops,
-            dtypes=self._dtypes(),
-            integer_share=1 - sum(float_ops.values()) / total if total else 1.0,
-            float_ops=tuple(sorted(float_ops)),
-            clamped=self._clamped(),
-            weightless="READ_VARIABLE" in ops and not {"CALL_ONCE", "ASSIGN_VARIABLE"} & set(ops),
-            stateful=bool(_STATE_OPS & set(ops)) or any(t.isVariable for t in self._tensors()),
-        )
-
-    def _tensors(self) -> Iterator[Any]:
-        for graph in self._model.subgraphs:
-            yield from graph.tensors
-
-    def _op_name(self, code: Any) -> str:
-        if code.customCode is not None:
-            return _text(code.customCode)
-        # Files before schema 3a keep small numbers in the deprecated field only.
-        return self._op_names[max(code.builtinCode, code.deprecatedBuiltinCode)]
-
-    def _ops(self) -> dict[str, int]:
-        ops: dict[str, int] = {}
-        for code in self._model.operatorCodes:
-            name = self._op_name(code)
-            ops[name] = max(int(code.version), ops.get(name, 0))
-        return ops
-
-    def _touching(self) -> Iterator[tuple[str, bool]]:
-        """For every op but the ones that convert: its name, and whether it touches a float tensor."""
-        for graph in self._model.subgraphs:
-            for op in graph.operators or ():
-                name = self._op_name(self._model.operatorCodes[op.opcodeIndex])
-                if name not in ("QUANTIZE", "DEQUANTIZE"):
-                    indices = [i for side in (op.inputs, op.outputs) for i in (() if side is None else side) if i >= 0]
-                    types = {self._type_names[graph.tensors[i].type] for i in indices}
-                    yield name, bool(types & {"float32", "float16", "float64"})
-
-    def _bound(self, bindings: Any, graph: Any) -> tuple[TensorSpec, ...]:
-        named = {_text(binding.name): graph.tensors[binding.tensorIndex] for binding in bindings}
-        return tuple(self._tensor(name, tensor) for name, tensor in sorted(named.items()))
-
-    def _tensor(self, name: str, tensor: Any) -> TensorSpec:
-        shape = () if tensor.shape is None else tuple(int(size) for size in tensor.shape)
-        q = tensor.quantization
-        one = q is not None and q.scale is not None and len(q.scale) == 1
-        scale, zero_point = (float(q.scale[0]), int(q.zeroPoint[0])) if one else (0.0, 0)
-        return TensorSpec(name, self._type_names[tensor.type], shape, scale, zero_point)
-
-    def _data(self, tensor: Any) -> bytes:
-        data = self._model.buffers[tensor.buffer].data
-        return b"" if data is None else bytes(data)
-
-    def _dtypes(self) -> dict[str, tuple[int, int]]:
-        found: dict[str, tuple[int, int]] = {}
-        for tensor in self._tensors():
-            name = self._type_names[tensor.type]
-            count, size = found.get(name, (0, 0))
-            found[name] = (count + 1, size + len(self._data(tensor)))
-        return dict(sorted(found.items()))
-
-    def _clamped(self) -> tuple[str, ...]:
-        halves = [tensor for tensor in self._tensors() if self._type_names[tensor.type] == "float16"]
-        values = {_text(tensor.name): np.frombuffer(self._data(tensor), np.float16) for tensor in halves}
-        return tuple(sorted(name for name, a in values.items() if a.size and not np.all(np.abs(a) < _HALF_MAX)))
+def _facts(file: ModelFile, quantize: str) -> Facts:
+    signature = file.signatures[0]
+    graph = file.graphs[signature.graph]
+    ops, kinds, constants = file.versions, tflite_nodes.kinds(file), list(tflite_nodes.constants(file))
+    dtypes = tflite_nodes.dtypes(file)
+    return Facts(
+        signature=signature.key,
+        inputs=_bound(signature.inputs, graph),
+        outputs=_bound(signature.outputs, graph),
+        ops=ops,
+        dtypes=dtypes,
+        integer_share=tflite_nodes.integer_share(kinds),
+        float_ops=tflite_nodes.float_ops(file),
+        clamped=_clamped(constants),
+        weightless="READ_VARIABLE" in ops and not {"CALL_ONCE", "ASSIGN_VARIABLE"} & set(ops),
+        stateful=tflite_nodes.stateful(file),
+        nodes=tflite_nodes.nodes(graph),
+        counts=tflite_nodes.counts(file),
+        kinds=kinds,
+        weights=tuple(Weight(t.name, t.dtype, t.shape, len(t.data), len(t.scales)) for t in constants),
+        int8_bytes_share=_share(dtypes, NARROW),
+        custom_ops=tflite_nodes.custom_ops(file, flex=False),
+        flex_ops=tflite_nodes.custom_ops(file, flex=True),
+        open_shapes=tuple(name for name, index in _ends(signature) if -1 in graph.tensors[index].signature),
+        min_runtime_version=file.min_runtime_version,
+        effect=_effect(quantize, kinds, dtypes),
+    )
 
 
-def _names(enum: Any) -> dict[int, str]:
-    return {value: name for name, value in vars(enum).items() if isinstance(value, int)}
+def _ends(signature: FileSignature) -> list[tuple[str, int]]:
+    return [*sorted(signature.inputs.items()), *sorted(signature.outputs.items())]
 
 
-def _text(raw: bytes | str) -> str:
-    return raw.decode() if isinstance(raw, bytes) else raw
+def _bound(names: Mapping[str, int], graph: Graph) -> tuple[TensorSpec, ...]:
+    return tuple(_spec(name, graph.tensors[index]) for name, index in sorted(names.items()))
 
 
-def check(facts: Facts, inputs: tuple[InputInfo, ...], outputs: Mapping[str, str], quantize: str) -> list[str]:
+def _spec(name: str, tensor: Tensor) -> TensorSpec:
+    one = len(tensor.scales) == 1
+    scale, zero_point = (tensor.scales[0], tensor.zero_points[0]) if one else (0.0, 0)
+    if tensor.dtype not in _CARRIED:
+        raise BadDataError("converted model", f"{name!r} is {tensor.dtype}, which no request or answer can carry")
+    return TensorSpec(name, cast("Any", tensor.dtype), tensor.shape, scale, zero_point)
+
+
+def _share(dtypes: Mapping[str, tuple[int, int]], wanted: frozenset[str]) -> float:
+    """The share of the constants' bytes that have one of the wanted dtypes; 0 where there are no constants."""
+    total = sum(size for _, size in dtypes.values())
+    return sum(size for dtype, (_, size) in dtypes.items() if dtype in wanted) / total if total else 0.0
+
+
+def _clamped(constants: Iterable[Tensor]) -> tuple[str, ...]:
+    halves = {t.name: np.frombuffer(t.data, np.float16) for t in constants if t.dtype == "float16"}
+    return tuple(sorted(name for name, a in halves.items() if not np.all(np.abs(a) < _HALF_MAX)))
+
+
+def _effect(quantize: str, kinds: Mapping[str, int], dtypes: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether the file has anything that the mode makes; True for no mode at all."""
+    if quantize == "float16":
+        return "float16" in dtypes
+    if quantize == "dynamic":
+        return bool(NARROW & set(dtypes))
+    wanted = {"int8": "int8", "mixed": "int8", "int16x8": "int16"}.get(quantize)
+    return wanted is None or kinds.get(wanted, 0) > 0
+
+
+def check(
+    facts: Facts,
+    inputs: tuple[InputInfo, ...],
+    outputs: Mapping[str, str],
+    quantize: str,
+    *,
+    allow_flex: bool = False,
+    allow_custom: tuple[str, ...] = (),
+) -> list[str]:
     """Raise BadDataError when the file is not what was asked for; return warnings.
 
     inputs, outputs: those of the SavedModel's signature (outputs: name → numpy dtype).
+    allow_flex, allow_custom: ops that may be there although no runtime brings them along.
     """
     mode = MODES[quantize]
     if facts.weightless:
         raise BadDataError("converted model", "holds no weights", "save the model with `model.export(DIRECTORY)`")
+    _check_foreign(facts, allow_flex, allow_custom)
     _check_tensors("input", facts.inputs, {info.name: info.dtype for info in inputs}, mode.integer)
     _check_tensors("output", facts.outputs, outputs, mode.integer)
     if facts.clamped:
-        what = f"float16 cannot hold the values of {facts.clamped[0]!r} (beyond {_HALF_MAX:.0f})"
+        names = ", ".join(map(repr, facts.clamped))
+        what = f"float16 cannot hold the values of {names} (beyond {_HALF_MAX:.0f})"
         raise BadDataError("converted model", what, "use --quantize none or dynamic")
     if mode.integer and facts.integer_share < _INTEGER_SHARE:
         what = f"{quantize} was asked, but {1 - facts.integer_share:.0%} of the ops are float: "
         raise BadDataError("converted model", what + ", ".join(facts.float_ops))
     return list(_warnings(facts, quantize))
+
+
+def _check_foreign(facts: Facts, allow_flex: bool, allow_custom: tuple[str, ...]) -> None:
+    """Refuse what the runtimes lack, unless it was allowed."""
+    if facts.flex_ops and not allow_flex:
+        what = f"needs ops of TensorFlow itself: {', '.join(name[4:] for name in facts.flex_ops)}"
+        raise BadDataError("converted model", what, "no TFLite runtime has them alone; --allow-flex keeps them")
+    unknown = [name for name in facts.custom_ops if name not in allow_custom]
+    if unknown:
+        flags = " ".join(f"--allow-custom {name}" for name in unknown)
+        raise BadDataError("converted model", f"needs custom ops: {', '.join(unknown)}", f"{flags} keeps them")
 
 
 def _check_tensors(side: str, found: tuple[TensorSpec, ...], wanted: Mapping[str, str], integer: str) -> None:
@@ -183,10 +227,11 @@ def _check_tensors(side: str, found: tuple[TensorSpec, ...], wanted: Mapping[str
 
 
 def _warnings(facts: Facts, quantize: str) -> Iterator[str]:
-    if MODES[quantize].integer and facts.float_ops:
+    if MODES[quantize].calibrated and facts.float_ops:
         yield f"these ops stay float: {', '.join(facts.float_ops)}"
-    smaller = {"float16": "float16", "dynamic": "int8", "int8": "int8", "int16x8": "int8"}.get(quantize)
-    if smaller and smaller not in facts.dtypes:
-        yield f"--quantize {quantize} had no effect: the weights are too small to be worth it"
+    if not _effect(quantize, facts.kinds, facts.dtypes):
+        yield f"--quantize {quantize} had no effect: {_NO_EFFECT[quantize]}"
+    elif quantize != "none" and (share := _share(facts.dtypes, frozenset({"float32"}))) > _FLOAT_SHARE:
+        yield f"--quantize {quantize} had little effect: {share:.0%} of the constants' bytes stay float32"
     if facts.random_ops:
         yield f"the model draws random numbers ({', '.join(facts.random_ops)}): its answers differ from run to run"

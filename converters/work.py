@@ -1,13 +1,14 @@
-"""The one TensorFlow child: load, check the data, run the SavedModel on it, convert, read back.
+"""The one TensorFlow child: load, check the data, convert one mode after the other, run the SavedModel.
 
-TensorFlow takes seconds to start, so everything that needs it shares this process.
-Writes into its folder: model.tflite, inputs.npz and floats.npz (the evaluation samples and the SavedModel's answers),
-labels.npz where there are labels.
+TensorFlow takes seconds to start, so everything that needs it shares this process. Writes into its folder inputs.npz,
+floats.npz (the evaluation samples and the SavedModel's answers) and labels.npz where there are labels; and for every
+mode MODE/model.tflite and MODE/converted.json, which holds `Converted` or the error. What is there is not made again.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,14 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from converters import calibrate, child, quantize, savedmodel, truth
+from converters import calibrate, child, compat, conversions, mixed, plain, quantize, ranges, savedmodel, truth
+from converters import labels as truths
 from converters.child import OnStage
-from converters.found import Found
-from converters.loadtest import save
+from converters.found import Converted, Found
+from converters.judge import Judge
+from converters.loadtest import load, save
 from converters.options import Options
+from converters.report import MixedSearch
 from converters.samples import Array, InputInfo, Samples
-from edged.bundle import Calibration, ImagePreprocess
-from edged.errors import BadDataError
+from edged.bundle import Calibration, ImagePreprocess, Postprocess
+from edged.engines import tflite_runtime
+from edged.errors import BadDataError, EdgedError
 
 
 def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
@@ -31,28 +36,27 @@ def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
     on_stage("starting TensorFlow")
     versions = _start_tensorflow()
     on_stage("loading the SavedModel")
-    loaded = savedmodel.load(options)
+    loaded = savedmodel.load(options, folder)
     image = calibrate.complete_image(job["image"], loaded.inputs, options.preprocess) if job["image"] else None
     on_stage("reading samples")
     data = _Data.gather(options, loaded.inputs, image, cwd)
-    on_stage(f"converting to {options.quantize}" if options.quantize != "none" else "converting")
-    model = quantize.convert(loaded, options, data.calibration, folder)
-    on_stage("reading the model back")
-    facts = truth.read(model)
-    notes = [*data.notes, *truth.check(facts, loaded.inputs, loaded.outputs, options.quantize)]
-    # After the conversion: a model with state must be converted with the state it was saved with.
-    on_stage("running the SavedModel")
-    floats = _answers(loaded, data.evaluation)
-    _write(folder, model, data.evaluation, floats)
+    task = _Task(job, options, loaded, data, folder, on_stage)
+    # A model with state must be converted with the state it was saved with: it runs after, a search needs its answers.
+    for mode in job["modes"]:
+        if mode != "mixed":
+            task.convert(mode)
+    task.run_savedmodel()
+    if "mixed" in job["modes"]:
+        task.convert("mixed")
+    calibration = _described(data.calibration)
     found = Found(
-        signature=loaded.key,
-        tags=loaded.tags,
+        source=loaded.source,
         versions=versions,
-        facts=facts,
         image=image,
-        calibration=_described(data.calibration),
+        calibration=calibration,
         evaluation=data.evaluation.source,
-        notes=tuple(notes),
+        outside={o.input: o.samples for o in ranges.outside(calibration.ranges, data.evaluation)},
+        notes=(*loaded.notes, *data.notes),
     )
     return dataclasses.asdict(found)
 
@@ -60,7 +64,9 @@ def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
 def restore(plain: Mapping[str, Any]) -> Options:
     """Rebuild Options from what JSON made of them."""
     shapes = {name: tuple(shape) for name, shape in plain["shapes"].items()}
-    return Options(**{**plain, "model": Path(plain["model"]), "output": Path(plain["output"]), "shapes": shapes})
+    lists = {name: tuple(plain[name]) for name in ("targets", "allow_custom")}
+    paths = {name: Path(plain[name]) for name in ("model", "output")}
+    return Options(**{**plain, **paths, **lists, "shapes": shapes})
 
 
 def _start_tensorflow() -> dict[str, str]:
@@ -70,6 +76,92 @@ def _start_tensorflow() -> dict[str, str]:
     tf.random.set_seed(0)
     tf.config.experimental.enable_op_determinism()
     return {"python": ".".join(map(str, sys.version_info[:3])), "tensorflow": tf.__version__, "numpy": np.__version__}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    """What converting one mode, or running the SavedModel, needs."""
+
+    job: Mapping[str, Any]
+    options: Options
+    loaded: savedmodel.Loaded
+    data: _Data
+    folder: Path
+    on_stage: OnStage
+
+    def convert(self, mode: str) -> None:
+        """Convert one mode and leave its result in its folder: what becomes of it is no matter of the other modes."""
+        folder = self.folder / mode
+        folder.mkdir(exist_ok=True)
+        (folder / conversions.BEGUN).touch()
+        self.on_stage("converting" if mode == "none" else f"converting to {mode}")
+        options = dataclasses.replace(self.options, quantize=mode)
+        try:
+            result: dict[str, Any] = dataclasses.asdict(self._converted(options, folder))
+        except EdgedError as exc:
+            result = {"error": child.plain_error(exc)}
+        (folder / conversions.RESULT).write_text(json.dumps(result))
+
+    def _converted(self, options: Options, folder: Path) -> Converted:
+        model, flags, found = self._file(options, folder)
+        facts = truth.read(model, options.quantize)
+        loaded = self.loaded
+        notes = truth.check(
+            facts,
+            loaded.inputs,
+            loaded.outputs,
+            options.quantize,
+            allow_flex=options.allow_flex,
+            allow_custom=options.allow_custom,
+        )
+        (folder / conversions.MODEL).write_bytes(model)
+        return Converted(options.quantize, facts, flags.words(), found, (*flags.words(), *notes))
+
+    def _file(self, options: Options, folder: Path) -> tuple[bytes, compat.CompatFlags, MixedSearch | None]:
+        """Return the file, made again with compatible flags where a runtime of the fleet lacks an op's version."""
+        flags = compat.CompatFlags()
+        model, found = self._once(options, folder, flags)
+        facts = truth.read(model)
+        judged = compat.judge(*compat.needs(facts, options.allow_custom), compat.targets(options.targets))
+        cure = compat.cure(judged, options.quantize)
+        if cure is None:
+            return model, flags, found
+        self.on_stage(f"converting to {options.quantize} again: {', '.join(cure.words())}")
+        model, found = self._once(options, folder, cure)
+        return model, cure, found
+
+    def _once(self, options: Options, folder: Path, flags: compat.CompatFlags) -> tuple[bytes, MixedSearch | None]:
+        if options.quantize != "mixed":
+            return quantize.convert(self.loaded, options, self.data.calibration, folder, flags), None
+        here = {runtime.name for runtime in tflite_runtime.installed()}
+        asked = {target.runtime for target in compat.targets(options.targets) if target.asked}
+        return mixed.search(
+            self.loaded,
+            options,
+            self.data.calibration,
+            self._judge(options),
+            folder,
+            self.on_stage,
+            flags,
+            sorted(here & asked),
+        )
+
+    def _judge(self, options: Options) -> Judge:
+        floats, job = load(self.folder / "floats.npz"), self.job
+        post = plain.build(Postprocess, job["postprocess"], options.postprocess)
+        labels = truths.bind(self.data.evaluation.labels, floats, job["labels"], post.output, options.evaluation)
+        return Judge(floats, labels, options, self.data.evaluation.source != calibrate.RANDOM)
+
+    def run_savedmodel(self) -> None:
+        """Run the SavedModel on the evaluation samples, once for all modes."""
+        if (self.folder / "floats.npz").exists():
+            return
+        self.on_stage("running the SavedModel")
+        floats = _answers(self.loaded, self.data.evaluation)
+        save(self.folder / "inputs.npz", self.data.evaluation.arrays)
+        if self.data.evaluation.labels is not None:
+            save(self.folder / "labels.npz", {"labels": self.data.evaluation.labels})
+        save(self.folder / "floats.npz", floats)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,19 +180,20 @@ class _Data:
         given = load(options.evaluation, labels=True) if options.evaluation else None
         calibration = load(options.calibration) if options.calibration else None
         notes = [*(calibration.notes if calibration else ()), *(given.notes if given else ())]
-        if calibration is not None and calibration.count < calibrate.FEW and options.mode.calibrated:
-            notes.append(f"{calibration.source}: only {calibration.count} samples; 100 or more calibrate well")
-        if given is not None:
-            return cls(calibration, given, notes)
-        if calibration is not None and not options.mode.calibrated:
-            return cls(None, calibration, notes)
-        if calibration is not None:
-            used, held = calibrate.hold_out(calibration)
-            if used is held:
-                notes.append("too few samples to hold any out: the quality is measured on the calibration data")
-            return cls(used, held, notes)
-        notes.append("no --eval and no --calibration: the quality is measured on random inputs")
-        return cls(None, calibrate.random_samples(inputs), notes)
+        used, evaluation = _shared_out(options, calibration, given)
+        if evaluation is None:
+            notes.append("no --eval and no --calibration: the quality is measured on random inputs")
+            evaluation = calibrate.random_samples(inputs)
+        return cls(used, evaluation, [*notes, *calibrate.warnings(used, evaluation, calibrated=options.calibrated)])
+
+
+def _shared_out(
+    options: Options, calibration: Samples | None, given: Samples | None
+) -> tuple[Samples | None, Samples | None]:
+    """Return (what calibrates, what is compared); without --eval the calibration data serves both ends."""
+    if given is not None or calibration is None:
+        return calibration, given
+    return calibrate.hold_out(calibration) if options.calibrated else (None, calibration)
 
 
 def _answers(loaded: savedmodel.Loaded, samples: Samples) -> dict[str, Array]:
@@ -117,14 +210,6 @@ def _answers(loaded: savedmodel.Loaded, samples: Samples) -> dict[str, Array]:
             if value.shape != answers[0][name].shape:
                 raise BadDataError("SavedModel", f"output {name!r} has a shape that depends on the data")
     return {name: np.stack([answer[name] for answer in answers]) for name in sorted(answers[0])}
-
-
-def _write(folder: Path, model: bytes, samples: Samples, floats: Mapping[str, Array]) -> None:
-    (folder / "model.tflite").write_bytes(model)
-    save(folder / "inputs.npz", samples.arrays)
-    save(folder / "floats.npz", floats)
-    if samples.labels is not None:
-        save(folder / "labels.npz", {"labels": samples.labels})
 
 
 def _described(samples: Samples | None) -> Calibration:

@@ -29,6 +29,7 @@ BUILT_IN = {
     "inspect": "show what is in a bundle or a .tflite model",
     "sample": "print a commented sample configuration",
     "infer": "send one request and print the answer",
+    "record": "record samples from live MQTT traffic, to calibrate and evaluate a model",
     "top": "watch devices, their models and latencies",
 }
 LOG_LEVELS = ("debug", "info", "warning", "error")

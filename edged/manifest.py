@@ -22,9 +22,10 @@ MODEL_CPU = "model.cpu.tflite"
 GOLDEN = "golden.npz"
 LABELS = "labels.txt"
 REPORT = "report.html"
+REPORT_JSON = "report.json"
 
 # What a bundle may hold; a reader refuses any other name, so a path can never leave the bundle.
-KNOWN_FILES = frozenset({MODEL, MODEL_CPU, GOLDEN, LABELS, REPORT})
+KNOWN_FILES = frozenset({MODEL, MODEL_CPU, GOLDEN, LABELS, REPORT, REPORT_JSON})
 
 
 @dataclass(frozen=True)

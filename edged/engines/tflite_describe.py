@@ -1,78 +1,49 @@
-"""What a bare .tflite holds, told by the runtime itself, in a process of its own.
+"""Whether a TFLite runtime that is installed here takes a model, found by loading it, in a process of its own.
 
-`python -m edged.engines.tflite_describe FILE` prints one JSON object; a file the runtime refuses gives exit code 65 and
-the reason on standard error. A damaged or hostile model can kill the process that reads it: here that costs one child.
-Nothing is allocated and no inference is run.
+`python -m edged.engines.tflite_describe FILE RUNTIME` loads the file and allocates its tensors, as a daemon does, and
+prints one JSON object: `partition`, for every op of the main graph the number of the piece that XNNPACK took it with,
+-1 for the runtime's own kernels; null where that cannot be told. A file that the runtime refuses gives exit code 65 and
+the reason on standard error. A damaged or hostile model can kill the process that loads it: here that costs one child.
+No inference is run.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from edged.engines import tflite_runtime
-from edged.errors import BadDataError, EdgedError, UnavailableError
+from edged.engines import tflite_file, tflite_partitions, tflite_runtime
+from edged.errors import BadDataError, EdgedError
 
 
-def describe(model: bytes) -> dict[str, Any]:
-    """Describe a model with the first runtime here that can be imported.
+def load(model: bytes, name: str) -> tuple[int, ...] | None:
+    """Load a model with one runtime and return the partition of each op; None where file and runtime do not agree.
 
-    Raises UnavailableError without a runtime, ValueError or RuntimeError as the runtime does when it refuses the model.
+    Raises UnavailableError when the runtime cannot be imported; ValueError, RuntimeError or MemoryError as the runtime
+    does when it refuses the model.
     """
-    runtime, module = _runtime()
-    interpreter = module.Interpreter(model_content=model, num_threads=1)
-    # Counting operators has no public call in either runtime; both have had this one for years.
-    operators = Counter(op["op_name"] for op in interpreter._get_ops_details())  # noqa: SLF001
-    return {
-        "runtime": f"{runtime.name} {runtime.version}",
-        "inputs": _tensors(interpreter.get_input_details()),
-        "outputs": _tensors(interpreter.get_output_details()),
-        "signatures": interpreter.get_signature_list(),
-        "operators": dict(sorted(operators.items())),
-    }
-
-
-def _runtime() -> tuple[tflite_runtime.Runtime, Any]:
-    reasons = []
-    for runtime in tflite_runtime.installed():
-        try:
-            return runtime, runtime.module()
-        except UnavailableError as exc:  # two turns at the most
-            reasons.append(str(exc))
-    raise UnavailableError("runtime", "; ".join(reasons))
-
-
-def _tensors(details: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": detail["name"],
-            "dtype": np.dtype(detail["dtype"]).name,
-            "shape": [int(size) for size in detail["shape_signature"]],
-            "scales": [float(scale) for scale in detail["quantization_parameters"]["scales"]],
-            "zero_points": [int(zero) for zero in detail["quantization_parameters"]["zero_points"]],
-        }
-        for detail in details
-    ]
+    interpreter = tflite_runtime.by_name(name).module().Interpreter(model_content=model, num_threads=1)
+    # Only now are ops of TensorFlow missed, and shapes that do not go together found out.
+    interpreter.allocate_tensors()
+    try:
+        return tflite_partitions.partitions(interpreter, tflite_file.read(model).graphs[0].ops)
+    except ValueError:
+        return None
 
 
 def main(argv: list[str]) -> int:
-    """Describe one file."""
-    (path,) = argv
+    """Load one file."""
+    path, name = argv
     try:
-        facts = describe(Path(path).read_bytes())
+        partition = load(Path(path).read_bytes(), name)
     except EdgedError as exc:
         return _refuse(str(exc), exc.exit_code)
     except OSError as exc:
         return _refuse(exc.strerror or str(exc), BadDataError.exit_code)
     except (ValueError, RuntimeError, SystemError, MemoryError) as exc:
         return _refuse(str(exc) or type(exc).__name__, BadDataError.exit_code)
-    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.write(json.dumps({"partition": partition}) + "\n")
     return 0
 
 

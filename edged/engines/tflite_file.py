@@ -5,8 +5,19 @@ Nothing of the file is trusted: every offset is checked, and a file that is not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from edged.engines import tflite_names
+from edged.engines.tflite_flatbuffer import Flatbuffer, Table
+
+_IDENTIFIER = b"TFL3"
+_SCHEMA_VERSION = 3
+_ITEMSIZE: Mapping[str, int] = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
+    "float32": 4, "int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -70,13 +81,180 @@ class FileSignature:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The whole file. min_runtime_version: the metadata's word, which lies for int8; "" where there is none."""
+    """The whole file. min_runtime_version: the metadata's word, which lies for int8; "" where there is none.
+
+    versions: operator → highest version, of all that the file declares: a runtime wants those too that no graph uses.
+    """
 
     graphs: tuple[Graph, ...]
     signatures: tuple[FileSignature, ...]
     min_runtime_version: str = ""
+    versions: Mapping[str, int] = field(default_factory=dict)
 
 
 def read(model: bytes) -> ModelFile:
     """Read a .tflite. Raises ValueError saying what is wrong with it."""
-    raise NotImplementedError
+    if model[4:8] != _IDENTIFIER:
+        raise ValueError("is no .tflite: its identifier is missing")
+    file = Flatbuffer(model)
+    root = file.root()
+    version = root.number(0, "I", 0)
+    if version != _SCHEMA_VERSION:
+        raise ValueError(f"is of schema version {version}, not {_SCHEMA_VERSION}")
+    buffers = _Buffers(file, root.tables(4))
+    codes = [_Code(table) for table in root.tables(1)]
+    graphs = tuple(_graph(table, codes, buffers) for table in root.tables(2))
+    if not graphs:
+        raise ValueError("holds no graph")
+    signatures = tuple(_signature(table, graphs) for table in root.tables(7))
+    return ModelFile(graphs, signatures, _min_runtime_version(root, buffers), _versions(codes))
+
+
+class _Buffers:
+    """The constants' bytes. What several tensors or buffers share is held once."""
+
+    def __init__(self, file: Flatbuffer, tables: Iterable[Table]) -> None:
+        self._file = file
+        self._places = [_place(table) for table in tables]
+        self._held: dict[tuple[int, int], bytes] = {}
+        self._left = 2 * len(file.content)
+
+    def __getitem__(self, index: int) -> bytes:
+        if index >= len(self._places):
+            raise ValueError(f"is damaged: buffer {index} of {len(self._places)} is asked for")
+        place = self._places[index]
+        if place not in self._held:
+            self._held[place] = self._take(*place)
+        return self._held[place]
+
+    def _take(self, at: int, size: int) -> bytes:
+        self._left -= size
+        if self._left < 0:
+            raise ValueError("is damaged: its buffers lie over each other")
+        return self._file.take(at, size)
+
+
+def _place(buffer: Table) -> tuple[int, int]:
+    """Where a buffer's bytes stand: in its table, or, in large files, behind the flatbuffer."""
+    at, size = buffer.number(1, "Q", 0), buffer.number(2, "Q", 0)
+    # 1 stands for an offset that was never filled in.
+    return (at, size) if at > 1 else buffer.data(0)
+
+
+class _Code:
+    """An operator code: which operator, and its version."""
+
+    def __init__(self, table: Table) -> None:
+        # Numbers beyond 126 are in the newer field alone, and old files have the deprecated one alone.
+        number = max(table.number(0, "b", 0), table.number(3, "i", 0))
+        if number < 0:
+            raise ValueError(f"is damaged: {number} is no operator")
+        self.custom = number == tflite_names.CUSTOM
+        self.name = table.text(1) if self.custom else tflite_names.operator(number)
+        self.version = table.number(2, "i", 1)
+        if not self.name:
+            raise ValueError("is damaged: a custom operator has no name")
+
+
+def _versions(codes: Iterable[_Code]) -> dict[str, int]:
+    versions: dict[str, int] = {}
+    for code in codes:
+        versions[code.name] = max(code.version, versions.get(code.name, 0))
+    return dict(sorted(versions.items()))
+
+
+def _graph(table: Table, codes: list[_Code], buffers: _Buffers) -> Graph:
+    tensors = tuple(_tensor(t, buffers) for t in table.tables(0))
+    return Graph(
+        name=table.text(4),
+        tensors=tensors,
+        ops=tuple(_op(op, codes, len(tensors)) for op in table.tables(3)),
+        inputs=_indices(table, 1, len(tensors)),
+        outputs=_indices(table, 2, len(tensors)),
+    )
+
+
+def _tensor(table: Table, buffers: _Buffers) -> Tensor:
+    if table.number(10, "I", 0):
+        raise ValueError("keeps constants in another file")
+    shape = tuple(table.numbers(0, "<i4"))
+    quantization = table.table(4)
+    tensor = Tensor(
+        name=table.text(3),
+        dtype=tflite_names.tensor_type(table.number(1, "B", 0)),
+        shape=shape,
+        signature=tuple(table.numbers(7, "<i4")) or shape,
+        scales=tuple(quantization.numbers(2, "<f4")) if quantization else (),
+        zero_points=tuple(quantization.numbers(3, "<i8")) if quantization else (),
+        axis=quantization.number(6, "i", 0) if quantization else 0,
+        data=buffers[table.number(2, "I", 0)],
+        variable=table.number(5, "B", 0) != 0,
+    )
+    _check(tensor, sparse=table.has(6))
+    return tensor
+
+
+def _check(tensor: Tensor, *, sparse: bool) -> None:
+    """Refuse what no runtime can use, so that who reads a tensor can rely on it."""
+    if not all(map(math.isfinite, tensor.scales)):
+        raise ValueError(f"is damaged: tensor {tensor.name!r} has a scale that is no finite number")
+    if tensor.scales and len(tensor.zero_points) not in (1, len(tensor.scales)):
+        raise ValueError(f"is damaged: tensor {tensor.name!r} has other numbers of scales and zero points")
+    size = _ITEMSIZE.get(tensor.dtype, 0)
+    if size and tensor.data and not sparse and len(tensor.data) != size * math.prod(tensor.shape):
+        shape = "x".join(map(str, tensor.shape)) or "scalar"
+        raise ValueError(f"is damaged: {len(tensor.data)} bytes for tensor {tensor.name!r}, {tensor.dtype} {shape}")
+
+
+def _op(table: Table, codes: list[_Code], tensors: int) -> Op:
+    index = table.number(0, "I", 0)
+    if index >= len(codes):
+        raise ValueError(f"is damaged: operator code {index} of {len(codes)} is asked for")
+    code = codes[index]
+    return Op(
+        name=code.name,
+        version=code.version,
+        inputs=_indices(table, 1, tensors, least=-1),
+        outputs=_indices(table, 2, tensors, least=-1),
+        custom=code.custom,
+        activation=_activation(table),
+    )
+
+
+def _activation(op: Table) -> str:
+    slot = tflite_names.ACTIVATION_SLOTS.get(op.number(3, "B", 0))
+    options = None if slot is None else op.table(4)
+    return "" if slot is None or options is None else tflite_names.activation(options.number(slot, "B", 0))
+
+
+def _indices(table: Table, slot: int, tensors: int, least: int = 0) -> tuple[int, ...]:
+    return tuple(_index(i, tensors, least) for i in table.numbers(slot, "<i4"))
+
+
+def _index(index: int, tensors: int, least: int = 0) -> int:
+    if not least <= index < tensors:
+        raise ValueError(f"is damaged: tensor {index} of {tensors} is asked for")
+    return index
+
+
+def _signature(table: Table, graphs: tuple[Graph, ...]) -> FileSignature:
+    key, number = table.text(2), table.number(4, "I", 0)
+    if number >= len(graphs):
+        raise ValueError(f"is damaged: signature {key!r} is of graph {number} of {len(graphs)}")
+    tensors = len(graphs[number].tensors)
+    return FileSignature(key, _names(table, 0, tensors), _names(table, 1, tensors), number)
+
+
+def _names(signature: Table, slot: int, tensors: int) -> dict[str, int]:
+    pairs = [(table.text(0), _index(table.number(1, "I", 0), tensors)) for table in signature.tables(slot)]
+    names = dict(pairs)
+    if len(names) != len(pairs):
+        raise ValueError("is damaged: a signature has two tensors of one name")
+    return names
+
+
+def _min_runtime_version(root: Table, buffers: _Buffers) -> str:
+    for metadata in root.tables(6):
+        if metadata.text(0) == "min_runtime_version":
+            return buffers[metadata.number(1, "I", 0)].rstrip(b"\0").decode("ascii", "replace")
+    return ""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
-from support import require, tinymodel
+from support import require, tflitefiles, tinymodel
 from support.commands import edged
 
 from edged import bundle
-from edged.commands import inspect
-from edged.errors import BadDataError
+from edged.commands import _runtimes, inspect
+from edged.engines import tflite_runtime
 
 
 @pytest.fixture
@@ -42,7 +44,6 @@ def test_inspect_a_bundle_and_its_tar(tmp_path: Path) -> None:
     assert damaged.stderr.count("\n") == 1
 
 
-@pytest.mark.usefixtures("any_runtime")
 def test_inspect_tells_counts_from_versions(tmp_path: Path) -> None:
     """Two kinds of number, two rows: how many operators the model has, and which version of each it needs."""
     made = bundle.read(tinymodel.write_difference_bundle(tmp_path / "plain"))
@@ -57,14 +58,16 @@ def test_inspect_tells_counts_from_versions(tmp_path: Path) -> None:
     assert (facts["operators"], facts["requirements"]["ops"]) == ({"ADD": 1, "SUB": 1}, {"ADD": 7, "SUB": 3})
 
 
-def test_inspect_a_bundle_whose_model_no_runtime_reads(tmp_path: Path) -> None:
-    """The bundle is as its hashes say, and is shown; only the counts are missing, with the reason."""
+def test_inspect_a_bundle_whose_model_nobody_can_read(tmp_path: Path) -> None:
+    """The bundle is as its hashes say, and is shown; only the model's own facts are missing, with the reason."""
     made = bundle.read(tinymodel.write_dense_bundle(tmp_path / "dense"))
     bundle.write(tmp_path / "half", made.manifest, {bundle.MODEL: made.model[:100]})
     done = edged("inspect", tmp_path / "half")
     assert done.returncode == 0
-    assert "not counted: " in done.stdout
-    assert json.loads(edged("inspect", tmp_path / "half", "--json").stdout)["operators"] is None
+    assert "not counted: the model is cut short or damaged" in done.stdout
+    facts = json.loads(edged("inspect", tmp_path / "half", "--json").stdout)
+    assert (facts["operators"], facts["model"]) == (None, None)
+    assert facts["refused"].startswith("the model is cut short or damaged")
 
 
 def test_inspect_sends_no_escapes_to_the_terminal(tmp_path: Path) -> None:
@@ -115,7 +118,6 @@ def test_inspect_a_bundle_in_a_tar_of_another_name(tmp_path: Path) -> None:
     assert "cannot be read" in edged("inspect", tmp_path / "broken.tar").stderr
 
 
-@pytest.mark.usefixtures("any_runtime")
 def test_inspect_a_bare_model(tmp_path: Path) -> None:
     """Inputs, outputs, signature and operators of a model whose content we wrote ourselves."""
     path = tmp_path / "m.tflite"
@@ -133,21 +135,156 @@ def test_inspect_a_bare_model(tmp_path: Path) -> None:
     assert edged("inspect", "m.tflite", cwd=tmp_path).returncode == 0
 
 
+def test_inspect_shows_what_few_models_have(tmp_path: Path) -> None:
+    """Versions, kinds, state, foreign ops, open dimensions and the metadata's word, as we wrote them into the file."""
+    path = tmp_path / "m.tflite"
+    path.write_bytes(tflitefiles.written())
+    facts = json.loads(edged("inspect", path, "--json").stdout)
+    assert (facts["inputs"][0]["shape"], facts["stateful"]) == ([-1, 4], True)
+    assert (facts["custom_ops"], facts["flex_ops"]) == (["MyOp"], ["FlexErf"])
+    assert facts["min_runtime_version"] == "2.5.0"
+    conv = next(op for op in facts["ops"] if op["name"] == "CONV_2D")
+    assert conv == {"name": "CONV_2D", "version": 5, "count": 1, "kinds": {"hybrid": 1}, "custom": False}
+    assert facts["constants"] == {"float16": 2, "int4": 2, "int8": 2}
+    text = edged("inspect", path).stdout
+    for told in ("CONV_2D v5", "hybrid ops", "keeps state", "FlexErf (need the Flex delegate)", "names runtime 2.5.0"):
+        assert told in text
+
+
 @pytest.mark.usefixtures("any_runtime")
+def test_inspect_loads_the_model_with_every_runtime_here(tmp_path: Path) -> None:
+    """What is said of an installed runtime is what its own interpreter does, XNNPACK's share included."""
+    (tmp_path / "f.tflite").write_bytes(tinymodel.dense_model())
+    (tmp_path / "i.tflite").write_bytes(tinymodel.int8_model())
+    here = {runtime.name for runtime in tflite_runtime.installed()}
+    for name, litert_takes, tflite_takes in (("f", 1, 1), ("i", 1, 0)):
+        facts = json.loads(edged("inspect", tmp_path / f"{name}.tflite", "--json").stdout)
+        loaded = {one["runtime"].split()[0] for one in facts["runtimes"] if one["how"] == "loaded" and one["loads"]}
+        assert loaded == here
+        assert {one["runtime"].split()[0] for one in facts["runtimes"]} == {r.name for r in tflite_runtime.RUNTIMES}
+        measured = {d["source"].split()[0]: d["taken"] for d in facts["delegates"] if d["how"] == "measured"}
+        expected = {"ai-edge-litert": litert_takes, "tflite-runtime": tflite_takes}
+        assert measured == {runtime: expected[runtime] for runtime in here}
+        assert all(d["total"] == 1 for d in facts["delegates"])
+    assert "1 of 1 ops in 1 partition" in edged("inspect", tmp_path / "f.tflite").stdout
+
+
+def test_inspect_names_the_op_version_that_a_runtime_lacks(tmp_path: Path) -> None:
+    """FULLY_CONNECTED 12 of the newest converter: tflite-runtime has none, whether it is here to say so or not."""
+    path = tmp_path / "m.tflite"
+    path.write_bytes(tflitefiles.with_version(tinymodel.dense_model(), 12))
+    facts = json.loads(edged("inspect", path, "--json").stdout)
+    old = next(one for one in facts["runtimes"] if one["runtime"].startswith("tflite-runtime"))
+    assert old["loads"] is False
+    assert old["lacks"][0].startswith("FULLY_CONNECTED version 12")
+    if old["how"] == "loaded":
+        assert "FULLY_CONNECTED" in old["reason"]
+    assert "does not load it: it lacks FULLY_CONNECTED version 12" in edged("inspect", path).stdout.replace(
+        " by its op versions (not installed here)", ""
+    )
+
+
+def test_a_delegate_by_its_document(tmp_path: Path) -> None:
+    """The Edge TPU takes int8 alone, by its maker's table: one model of each kind."""
+    for name, model, taken in (("f", tinymodel.dense_model(), 0), ("i", tinymodel.int8_model(), 1)):
+        (tmp_path / name).with_suffix(".tflite").write_bytes(model)
+        facts = json.loads(edged("inspect", tmp_path / f"{name}.tflite", "--json").stdout)
+        edgetpu = next(one for one in facts["delegates"] if one["delegate"] == "edgetpu")
+        assert (edgetpu["how"], edgetpu["taken"], edgetpu["total"]) == ("documented", taken, 1)
+        assert len(edgetpu["refused"]) == 1 - taken
+
+
+@pytest.fixture
+def no_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has neither TensorFlow nor a TFLite runtime."""
+    for package in ("tensorflow", *(runtime.package for runtime in tflite_runtime.RUNTIMES)):
+        monkeypatch.setitem(sys.modules, package, None)
+
+
+def shown(path: Path, capsys: pytest.CaptureFixture[str], *, as_json: bool = True) -> str:
+    """Run the command in this process and return what it prints."""
+    assert inspect.run(argparse.Namespace(path=path, json=as_json)) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_runtime")
+def test_inspect_without_any_runtime(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bundle and bare model are read all the same; each runtime is judged by its table, XNNPACK by its document."""
+    bare = tmp_path / "m.tflite"
+    bare.write_bytes(tinymodel.dense_model())
+    made = tinymodel.write_dense_bundle(tmp_path / "dense")
+    for facts in (json.loads(shown(bare, capsys)), json.loads(shown(made, capsys))["model"]):
+        assert facts["operators"] == {"FULLY_CONNECTED": 1}
+        assert [one["how"] for one in facts["runtimes"]] == ["table", "table"]
+        assert [one["loads"] for one in facts["runtimes"]] == [True, True]
+        assert {one["how"] for one in facts["delegates"]} == {"documented"}
+        assert [one["delegate"] for one in facts["delegates"]].count("xnnpack") == 2
+    assert "loads it by its op versions (not installed here)" in shown(bare, capsys, as_json=False)
+
+
+def test_inspect_with_tflite_runtime_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A device that has the older runtime and nothing else of ours to read files with."""
+    tinymodel.require_runtime("tflite-runtime")
+    path = tmp_path / "m.tflite"
+    path.write_bytes(tinymodel.dense_model())
+    for package in ("ai_edge_litert", "flatbuffers", "tensorflow"):
+        monkeypatch.setitem(sys.modules, package, None)
+    facts = json.loads(shown(path, capsys))
+    assert {one["runtime"].split()[0]: one["how"] for one in facts["runtimes"]} == {
+        "ai-edge-litert": "table",
+        "tflite-runtime": "loaded",
+    }
+
+
 @pytest.mark.parametrize("data", [b"", b"hello", b"\0\0\0\0TFL3" + b"\xff" * 64])
 def test_inspect_what_is_no_model(tmp_path: Path, data: bytes) -> None:
-    """Garbage is bad data: one line and 65, whether the runtime refuses it or dies of it."""
+    """Garbage is bad data: one line and 65, whether a runtime refuses it or dies of it."""
     path = tmp_path / "m.tflite"
     path.write_bytes(data)
     done = edged("inspect", path)
     assert (done.returncode, done.stderr.count("\n")) == (65, 1)
-    assert done.stderr.startswith(f"edged: {path}: ")
+    assert done.stderr.startswith(f"edged: {path}: is ")
 
 
-def test_a_runtime_killed_by_the_model_is_bad_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A SIGSEGV in the child, here raised on purpose, is told by name and costs no more than the child."""
+def test_a_damaged_model_is_refused_in_everybodys_words(tmp_path: Path) -> None:
+    """Our reader's words first, then what each runtime here says, or how it died."""
+    path = tmp_path / "m.tflite"
+    path.write_bytes(tinymodel.slow_model(4, 2)[:600])
+    done = edged("inspect", path)
+    assert (done.returncode, done.stderr.count("\n")) == (65, 1)
+    assert "is cut short or damaged" in done.stderr
+    for runtime in tflite_runtime.RUNTIMES:
+        assert (f"; {runtime.name}" in done.stderr) is runtime.installed
+
+
+@pytest.mark.usefixtures("any_runtime")
+def test_a_runtime_killed_by_the_model_costs_its_child(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A SIGSEGV in the child, here raised on purpose, is told by name; the rest of the file is still shown."""
     (tmp_path / "deadly.py").write_text(f"import os\nos.kill(os.getpid(), {int(signal.SIGSEGV)})\n")
+    (tmp_path / "m.tflite").write_bytes(tinymodel.dense_model())
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(inspect, "_DESCRIBE", "deadly")
-    with pytest.raises(BadDataError, match="the process that reads it was killed by SIGSEGV"):
-        inspect._described(tmp_path / "m.tflite")
+    monkeypatch.setattr(_runtimes, "_DESCRIBE", "deadly")
+    facts = json.loads(shown(tmp_path / "m.tflite", capsys))
+    loaded = [one for one in facts["runtimes"] if one["how"] == "loaded"]
+    assert {(one["loads"], one["reason"]) for one in loaded} == {(False, "its process was killed by SIGSEGV")}
+    assert "does not load it: its process was killed by SIGSEGV" in shown(tmp_path / "m.tflite", capsys, as_json=False)
+
+
+def test_a_runtime_that_does_not_work_is_no_fault_of_the_model(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A package that is there but cannot be imported: neither loads nor refuses."""
+    (tmp_path / "broken/ai_edge_litert").mkdir(parents=True)
+    (tmp_path / "broken/ai_edge_litert/__init__.py").write_text("raise ImportError('no such library')")
+    (tmp_path / "m.tflite").write_bytes(tinymodel.dense_model())
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"))
+    monkeypatch.setattr(tflite_runtime, "RUNTIMES", tflite_runtime.RUNTIMES[:1])
+    monkeypatch.syspath_prepend(tmp_path / "broken")
+    facts = json.loads(shown(tmp_path / "m.tflite", capsys))
+    litert = next(one for one in facts["runtimes"] if one["runtime"].startswith("ai-edge-litert"))
+    assert litert["loads"] is None
+    assert "no such library" in litert["reason"]

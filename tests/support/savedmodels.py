@@ -9,6 +9,15 @@ gru       a bidirectional GRU: the TensorFlow converter dies of it with int8
 counter   keeps a running sum
 ids       int32 and float inputs with a batch of any size; outputs o (float) and k = argmax (int64)
 gray      uint8 image [?, 8, 6, 1] → mean / 255
+first     TensorFlow 1, handles for variables: tags `train` (signatures predict, words) and `gpu,serve` (predict)
+oldest    TensorFlow 1, variables of the first kind, a table and an empty tag set: predict (x → y), words
+slots     Keras 2 with its optimizer's slots, 16 → 4; slots_answers.npz: x and y, by Keras 2 itself
+masked    an infinite constant before a softmax
+sick      weights with NaN and infinity
+texts     signatures classes (an output of text), good, other, words (an input of text)
+k3.keras, k3.h5, k3_gru.keras   Keras 3;  k2.h5, k2_lstm.keras   Keras 2: the LSTM is one that Keras 3 cannot read
+lambda.keras, custom.keras, unbuilt.keras, old_lambda.h5   what must be refused
+*_answers.npz   x and y of a Keras file's model, by the Keras that made it
 """
 
 from __future__ import annotations
@@ -32,6 +41,7 @@ _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "TF_E
 
 _MAKE = """
 import sys, numpy as np, tensorflow as tf, keras
+from importlib.util import find_spec
 out = sys.argv[1]
 keras.utils.set_random_seed(0)
 layers = keras.layers
@@ -92,24 +102,155 @@ tf.saved_model.save(m, out + "/counter", signatures=m.counter)
 tf.saved_model.save(m, out + "/ids", signatures=m.ids)
 tf.saved_model.save(m, out + "/gray", signatures=m.gray)
 tf.saved_model.save(tf.Module(), out + "/nothing")
+
+class Odd(tf.Module):
+    def __init__(self):
+        self.fine = tf.Variable(np.eye(4, dtype=np.float32), name="fine")
+        self.bad = tf.Variable(np.float32([[np.nan, 1, np.inf, np.nan]]), name="bad")
+
+    @tf.function(input_signature=[spec([None, 4], tf.float32, "v")])
+    def sick(self, v):
+        return {"o": tf.matmul(v, self.fine) + self.bad}
+
+    @tf.function(input_signature=[spec([None, 4], tf.float32, "v")])
+    def masked(self, v):
+        return {"o": tf.nn.softmax(tf.matmul(v, self.fine) + tf.constant([0, 0, -np.inf, 0]))}
+
+    @tf.function(input_signature=[spec([None, 4], tf.float32, "v")])
+    def classes(self, v):
+        return {"name": tf.gather(tf.constant(["a", "b", "c", "d"]), tf.argmax(v, 1))}
+
+    @tf.function(input_signature=[spec([None], tf.string, "words")])
+    def words(self, words):
+        return {"length": tf.strings.length(words)}
+
+odd = Odd()
+tf.saved_model.save(odd, out + "/sick", signatures=odd.sick)
+tf.saved_model.save(odd, out + "/masked", signatures=odd.masked)
+texts = {"classes": odd.classes, "good": odd.masked, "other": odd.masked, "words": odd.words}
+tf.saved_model.save(odd, out + "/texts", signatures=texts)
+
+v1 = tf.compat.v1
+
+def first(path, sets, handles):
+    builder = v1.saved_model.builder.SavedModelBuilder(path)
+    with v1.Session(graph=tf.Graph()) as session:
+        x, words = v1.placeholder(tf.float32, [None, 4]), v1.placeholder(tf.string, [None])
+        start = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
+        w = v1.get_variable("w", initializer=start, use_resource=handles)
+        pairs = tf.lookup.KeyValueTensorInitializer(tf.constant(["a"]), tf.constant([1]))
+        ids = tf.lookup.StaticHashTable(pairs, -1).lookup(words)
+        session.run([v1.global_variables_initializer(), v1.tables_initializer()])
+        make = v1.saved_model.signature_def_utils.predict_signature_def
+        known = {"predict": make({"x": x}, {"y": tf.matmul(x, w)}), "words": make({"words": words}, {"ids": ids})}
+        tables = v1.tables_initializer()
+        builder.add_meta_graph_and_variables(session, sets[0], signature_def_map=known, main_op=tables)
+        for tags in sets[1:]:
+            builder.add_meta_graph(tags, signature_def_map={"predict": known["predict"]})
+    builder.save()
+
+first(out + "/first", [["train"], ["serve", "gpu"]], True)
+first(out + "/oldest", [[]], False)
+
+x, series = np.random.default_rng(1).normal(size=(1, 16)).astype("f"), np.ones((1, 5, 3), "f")
+
+def answered(name, model, x):
+    np.savez(out + f"/{name}_answers.npz", x=x, y=np.asarray(model(x)))
+
+new = keras.Sequential([keras.Input((16,), name="x"), layers.Dense(4, activation="relu"), layers.Dense(2)])
+new.compile("adam", "mse")
+for name in ("k3.keras", "k3.h5"):
+    new.save(out + "/" + name)
+    answered(name, new, x)
+new.save_weights(out + "/k3.weights.h5")
+gru = keras.Sequential([keras.Input((5, 3), name="x"), layers.GRU(2)])
+gru.save(out + "/k3_gru.keras")
+answered("k3_gru.keras", gru, series)
+
+class Own(layers.Layer):
+    def call(self, t):
+        return t * 2
+
+keras.Sequential([keras.Input((3,)), Own()]).save(out + "/custom.keras")
+keras.Sequential([keras.Input((3,)), layers.Lambda(lambda t: t, name="same")]).save(out + "/lambda.keras")
+keras.Sequential([layers.Dense(3)]).save(out + "/unbuilt.keras")
+
+if find_spec("tf_keras"):
+    import tf_keras
+
+    old = tf_keras.Sequential([tf_keras.layers.Input((16,)), tf_keras.layers.Dense(4)])
+    old.compile(tf_keras.optimizers.legacy.Adam(), "mse")
+    old.fit(x, np.ones((1, 4)), verbose=0)
+    for name in ("slots", "k2.h5"):
+        old.save(out + "/" + name)
+        answered(name, old, x)
+    lstm = tf_keras.Sequential([tf_keras.layers.Input((5, 3)), tf_keras.layers.LSTM(2)])
+    lstm.save(out + "/k2_lstm.keras")
+    answered("k2_lstm.keras", lstm, series)
+    lstm.add(tf_keras.layers.Lambda(lambda t: t * 2, name="twice"))
+    lstm.save(out + "/old_lambda.h5")
+
 naive = tf.lite.TFLiteConverter.from_saved_model(out + "/dense").convert()
 open(out + "/weightless.tflite", "wb").write(naive)
 """
 
 _REFUSALS = """
-import json, sys
+import dataclasses, json, sys
 from pathlib import Path
-from converters import work
+from converters import child, conversions, work
+from edged.bundle import Postprocess
 from edged.errors import EdgedError
 jobs, out = json.loads(Path(sys.argv[1]).read_text()), []
 for number, job in enumerate(jobs):
     folder = Path(sys.argv[1] + f".{number}")
     folder.mkdir()
+    mode = job["options"]["quantize"]
+    job = {"modes": [mode], "labels": [], "postprocess": dataclasses.asdict(Postprocess()), **job}
     try:
         work.run(job, folder, lambda stage: None)
-        out.append(["", ""])
+        error = json.loads((folder / mode / conversions.RESULT).read_text()).get("error")
+        out.append(["", ""] if error is None else [error["class"], str(child.error(error))])
     except EdgedError as exc:
         out.append([type(exc).__name__, str(exc)])
+Path(sys.argv[1] + ".out").write_text(json.dumps(out))
+"""
+
+# A job with `keras2: false` runs as if tf_keras were not installed; those with `true` come last.
+_LOADS = """
+import dataclasses, json, sys
+from pathlib import Path
+import numpy as np
+from converters import quantize, savedmodel, work
+from converters.compat import CompatFlags
+from converters.samples import Samples
+work._start_tensorflow()
+jobs, out = json.loads(Path(sys.argv[1]).read_text()), []
+for number, job in enumerate(jobs):
+    folder = Path(sys.argv[1] + f".{number}")
+    folder.mkdir()
+    if not job["keras2"]:
+        sys.modules["tf_keras"] = None
+    elif sys.modules.get("tf_keras", 0) is None:
+        del sys.modules["tf_keras"]
+    options = work.restore(job["options"])
+    result = {"error": ["", ""]}
+    try:
+        loaded = savedmodel.load(options, folder)
+        result |= {"source": dataclasses.asdict(loaded.source), "notes": loaded.notes}
+        result["inputs"] = {i.name: [i.dtype, i.shape] for i in loaded.inputs}
+        if job["x"]:
+            x = dict(np.load(job["x"]))
+            np.savez(folder / "answers.npz", **loaded({loaded.inputs[0].name: x["x"]}))
+        for mode in job["modes"]:
+            rng = np.random.default_rng(0)
+            draw = {i.name: rng.normal if i.is_float else lambda size: rng.integers(0, 9, size) for i in loaded.inputs}
+            arrays = {i.name: draw[i.name](size=(9, *i.shape)).astype(i.dtype) for i in loaded.inputs}
+            asked, flags = dataclasses.replace(options, quantize=mode), CompatFlags(**job["flags"])
+            model = quantize.convert(loaded, asked, Samples("random", arrays), folder, flags)
+            (folder / f"{mode}.tflite").write_bytes(model)
+    except Exception as exc:
+        result["error"] = [type(exc).__name__, str(exc)]
+    out.append(result)
 Path(sys.argv[1] + ".out").write_text(json.dumps(out))
 """
 
@@ -130,6 +271,18 @@ def refusals(jobs: list[dict[str, Any]], folder: Path) -> list[tuple[str, str]]:
     file.write_text(json.dumps(jobs))
     _child(_REFUSALS, str(file))
     return [(name, text) for name, text in json.loads(Path(f"{file}.out").read_text())]
+
+
+def loads(jobs: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """Load and convert in one TensorFlow child; a job holds options, modes, flags, keras2 and x (an .npz, or "").
+
+    Returns of each: error (class and text), source, notes, inputs, and folder with MODE.tflite and answers.npz.
+    """
+    file = folder / "jobs.json"
+    file.write_text(json.dumps(jobs))
+    _child(_LOADS, str(file))
+    found = json.loads(Path(f"{file}.out").read_text())
+    return [{**one, "folder": Path(f"{file}.{number}")} for number, one in enumerate(found)]
 
 
 def _child(source: str, *args: str) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from converters import child
 from converters.child import DiedError
+from converters.limits import Limits
 from edged.errors import BadDataError, ConfigError
 
 _HEAD = "import os, signal, sys\nfrom converters import child\nfrom edged.errors import *\n"
@@ -20,9 +26,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "stage_child.py"
 
 
-def run(module: Path, body: str, stages: list[str] | None = None) -> dict[str, object]:
+def run(module: Path, body: str, stages: list[str] | None = None, limits: Limits | None = None) -> dict[str, object]:
     module.write_text(f"{_HEAD}def work(job, folder, on_stage):\n    {body}\nchild.main(work)\n")
-    return child.run("stage_child", {"n": 20}, module.parent / "run", (stages if stages is not None else []).append)
+    told = (stages if stages is not None else []).append
+    return child.run("stage_child", {"n": 20}, module.parent / "run", told, limits)
 
 
 def test_job_in_result_and_stages_out(module: Path) -> None:
@@ -81,3 +88,70 @@ def test_the_working_directory_cannot_shadow_a_module(module: Path, monkeypatch:
     (here / "converters.py").write_text("raise SystemExit('the wrong module')")
     monkeypatch.chdir(here)
     assert run(module, "return {'ok': 1}") == {"ok": 1}
+
+
+def test_a_child_that_hangs_is_ended(module: Path) -> None:
+    """The time limit holds for a child that says nothing any more, and the error names it and the stage."""
+    with pytest.raises(DiedError) as caught:
+        run(module, "import time; on_stage('converting'); time.sleep(600)", limits=Limits(seconds=2))
+    assert caught.value.reason == "was not done after 2 s while converting"
+
+
+def test_a_child_that_hangs_on_its_way_out_is_ended(module: Path) -> None:
+    """Native libraries may wait for ever when the process ends: its stages are told to their end by then."""
+    body = "import atexit, time; atexit.register(time.sleep, 600); return {}"
+    with pytest.raises(DiedError) as caught:
+        run(module, body, limits=Limits(seconds=2))
+    assert "was not done after 2 s" in caught.value.reason
+
+
+def test_a_child_that_takes_too_much_memory_is_ended(module: Path) -> None:
+    """Memory is counted over the child and its own children, and what was held is named."""
+    grow = "import subprocess, time, sys; on_stage('converting'); subprocess.run([sys.executable, '-c', 'import time; "
+    grow += "x = bytearray(300 << 20); time.sleep(600)'])"
+    with pytest.raises(DiedError) as caught:
+        run(module, grow, limits=Limits(memory=200 << 20))
+    assert re.fullmatch(r"held 0\.\d GiB of memory, 0\.2 GiB is the limit while converting", caught.value.reason)
+
+
+def test_no_grandchild_outlives_its_parent(module: Path) -> None:
+    """A process that the child started, and left behind when it was killed, is gone as well."""
+    body = "import subprocess; p = subprocess.Popen(['sleep', '600']); on_stage(str(p.pid)); os.kill(os.getpid(), 9)"
+    stages: list[str] = []
+    with pytest.raises(DiedError):
+        run(module, body, stages)
+    wait_for_end(int(stages[0]))
+
+
+def test_a_child_does_not_outlive_a_killed_command(module: Path) -> None:
+    """`kill -9` of the command: the kernel ends the child too, which would go on converting for nobody."""
+    module.write_text(
+        f"{_HEAD}import time\ndef work(job, folder, on_stage):\n    on_stage(str(os.getpid()))\n"
+        "    time.sleep(600)\nchild.main(work)\n"
+    )
+    command = (
+        "import sys; from pathlib import Path; from converters import child\n"
+        f"child.run('stage_child', {{}}, Path({str(module.parent / 'run')!r}), lambda stage: print(stage, flush=True))"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{module.parent}:{Path(child.__file__).parent.parent}"}
+    parent = subprocess.Popen([sys.executable, "-c", command], env=environment, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    wait_for_end(pid)
+
+
+def wait_for_end(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while _alive(pid):
+        assert time.monotonic() < deadline, "it goes on"
+        time.sleep(0.05)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

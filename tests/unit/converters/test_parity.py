@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from converters import parity
+from converters import gates, parity
 from converters.options import Options
+from edged.bundle import TensorSpec
 from edged.errors import BadDataError
 
 GENERATOR = np.random.default_rng(0)
@@ -42,7 +44,7 @@ def test_equal_answers_are_perfect_and_every_figure_is_a_number(values: np.ndarr
     found = parity.measure(values, values.copy())
     assert found["max_abs"] == found["relative"] == 0
     assert found["cosine"] == pytest.approx(1)
-    assert found["agreement"] == 1
+    assert found.get("agreement", found.get("f1", 1)) == 1
     assert all(np.isfinite(list(found.values())))
 
 
@@ -52,7 +54,8 @@ def test_equal_answers_are_perfect_and_every_figure_is_a_number(values: np.ndarr
 )
 def test_what_looks_like_a_classifier(shape: tuple[int, ...], expected: bool) -> None:
     """Rank 2 with 2 to 10,000 classes; a whole-number output is none."""
-    assert parity.is_classifier(np.zeros(shape, np.float32)) is expected
+    logits = np.full(shape, 2, np.float32)
+    assert parity.is_classifier(logits) is expected
     assert not parity.is_classifier(np.zeros(shape, np.int64))
 
 
@@ -61,9 +64,8 @@ def test_only_one_output_damaged_still_fails() -> None:
     floats = {"class": SCORES, "onset": GENERATOR.normal(size=(50, 1, 6, 3)).astype(np.float32)}
     converted = {"class": SCORES, "onset": np.roll(floats["onset"], 1, axis=0)}
     made = parity.compare(floats, converted, options(quantize="int8"), real_data=True)
-    with pytest.raises(BadDataError, match=r"output 'onset': cosine is -?0\.\d+, at least 0\.95 is asked") as caught:
-        parity.enforce(made, [], options(quantize="int8"))
-    assert "class" not in str(caught.value)
+    (failure,) = gates.failures(made, [])
+    assert re.fullmatch(r"output 'onset': cosine is -?0\.\d+, at least 0\.95 is asked", failure)
 
 
 def test_agreement_gate() -> None:
@@ -86,8 +88,7 @@ def test_max_error_gate_is_off_until_asked_for() -> None:
     made = parity.compare({"o": SCORES}, {"o": converted}, options(), real_data=True)
     assert [gate.metric for gate in made[0].gates] == ["cosine"]
     made = parity.compare({"o": SCORES}, {"o": converted}, options(max_error=0.005), real_data=True)
-    with pytest.raises(BadDataError, match=r"max_abs is 0\.01, at most 0\.005 is asked"):
-        parity.enforce(made, [], options(max_error=0.005))
+    assert "output 'o': max_abs is 0.01, at most 0.005 is asked" in gates.failures(made, [])
 
 
 def test_nan_of_the_converted_model_is_named() -> None:
@@ -100,8 +101,8 @@ def test_nan_of_the_converted_model_is_named() -> None:
 
 def test_nan_never_passes_a_gate() -> None:
     """A figure that is no number keeps no bound."""
-    assert not parity.Gate("o", "cosine", float("nan"), 0.9).passed
-    assert not parity.Gate("o", "max_abs", float("nan"), 0.9, at_least=False).passed
+    assert not gates.Gate("o", "cosine", float("nan"), 0.9).passed
+    assert not gates.Gate("o", "max_abs", float("nan"), 0.9, at_least=False).passed
 
 
 def test_a_stuck_output_is_found() -> None:
@@ -109,8 +110,7 @@ def test_a_stuck_output_is_found() -> None:
     stuck = np.tile(SCORES[:1], (50, 1, 1))
     assert parity.constant_outputs({"o": SCORES}, {"o": stuck}) == ["o"]
     assert parity.constant_outputs({"o": stuck}, {"o": stuck}) == []
-    with pytest.raises(BadDataError, match="output 'o': the same answer for every sample"):
-        parity.enforce([], ["o"], options())
+    assert gates.failures([], ["o"]) == ["output 'o': the same answer for every sample"]
 
 
 def test_whole_number_outputs_are_compared_for_equality() -> None:
@@ -125,3 +125,83 @@ def test_accuracy_counts_rows() -> None:
     """argmax against the label, over every row of every batch."""
     scores = np.eye(4, dtype=np.float32)[[0, 1, 2, 3]].reshape(2, 2, 4)
     assert parity.accuracy(scores, np.array([[0, 1], [2, 0]])) == 0.75
+
+
+def test_frames_are_told_from_classes() -> None:
+    """Sigmoid frames and detections are scores each of its own; softmax rows, of whatever rank, are classes."""
+    frames = GENERATOR.uniform(size=(5, 1, 20, 8)).astype(np.float32)
+    rows = frames / frames.sum(-1, keepdims=True)
+    assert parity.is_frames(frames)
+    assert not parity.is_classifier(frames)
+    assert parity.is_classifier(rows)
+    assert not parity.is_frames(rows)
+    assert not parity.is_frames(2 * frames)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.9])
+def test_f1_is_that_of_the_counted_hits(threshold: float) -> None:
+    """F1 at the threshold equals precision and recall counted one frame after the other."""
+    floats = GENERATOR.uniform(size=(6, 1, 30, 5)).astype(np.float32)
+    converted = np.clip(floats + GENERATOR.normal(scale=0.1, size=floats.shape), 0, 1).astype(np.float32)
+    hits = misses = false = 0
+    for a, b in zip(floats.ravel(), converted.ravel(), strict=True):
+        hits += a >= threshold and b >= threshold
+        misses += a >= threshold and b < threshold
+        false += a < threshold and b >= threshold
+    precision, recall = hits / (hits + false), hits / (hits + misses)
+    found = parity.measure(floats, converted, threshold)["f1"]
+    assert found == pytest.approx(2 * precision * recall / (precision + recall), rel=1e-5)
+
+
+def test_f1_of_nothing_is_not_told() -> None:
+    """Where the SavedModel finds nothing there is nothing to agree on, and no gate that passes for nothing."""
+    quiet = np.full((4, 1, 9, 3), 0.01, np.float32)
+    assert "f1" not in parity.measure(quiet, quiet)
+
+
+def test_a_lost_output_is_gated_by_its_f1() -> None:
+    """Frames almost equal in every other figure, but half of the onsets just under the threshold."""
+    floats = np.zeros((4, 1, 10, 8), np.float32)
+    floats[:, :, :2] = 0.51
+    converted = floats.copy()
+    converted[:, :, 0] = 0.49
+    made = parity.compare({"onset": floats}, {"onset": converted}, options(quantize="int8"), real_data=True)
+    assert [(gate.metric, gate.passed) for gate in made[0].gates] == [("f1", False), ("cosine", True)]
+    assert made[0].gates[0].value == pytest.approx(2 / 3, rel=1e-4)
+
+
+def test_accuracy_may_not_fall_and_error_may_not_grow() -> None:
+    """With labels the gates are the two that a person cares for: exactly at the limit passes, beyond it does not."""
+    scores = np.tile(np.float32([0.9, 0.1]), (100, 1))[:, np.newaxis]
+    worse = scores.copy()
+    worse[:2] = [[0.1, 0.9]]
+    labels = parity.Labels("o", classes=np.zeros(100, np.int64))
+    made = parity.compare({"o": scores}, {"o": worse}, options(quantize="int8"), real_data=True, labels=labels)
+    assert made[0].figures["accuracy_float"] == 1
+    assert gates.failures(made, []) == ["output 'o': accuracy is 0.98, at least 0.99 is asked"]
+    wider = options(quantize="int8", max_accuracy_loss=0.02)
+    made = parity.compare({"o": scores}, {"o": worse}, wider, real_data=True, labels=labels)
+    assert gates.failures(made, []) == []
+
+    floats, truth = np.full((10, 1, 1), 11.0, np.float32), np.full(10, 10.0)
+    targets = parity.Labels("o", targets=truth)
+    for off, passes in ((0.0499, True), (0.0501, False)):
+        made = parity.compare({"o": floats}, {"o": floats + np.float32(off)}, options(), real_data=True, labels=targets)
+        assert made[0].figures["mae"] == pytest.approx(1 + off, rel=1e-5)
+        assert next(gate for gate in made[0].gates if gate.metric == "mae").passed is passes
+
+
+def test_saturation_is_counted_beyond_the_last_step() -> None:
+    """int8 with scale .1 holds -12.8 to 12.7: what lies more than a step beyond is lost."""
+    spec = TensorSpec("o", "int8", (1, 1), 0.1, 0)
+    floats = np.array([0, 12.7, 12.79, 12.81, 1247, -12.89, -13], np.float32)
+    assert parity.saturated(floats, spec) == pytest.approx(3 / 7)
+    assert parity.saturated(floats, TensorSpec("o", "float32", (1, 1))) == 0
+
+
+def test_margins_order_gates_of_different_kinds() -> None:
+    """A margin is 0 at the bound, 1 at perfection, negative where the gate fails."""
+    assert gates.Gate("o", "f1", 0.95, 0.95).margin == 0
+    assert gates.Gate("o", "f1", 1.0, 0.95).margin == pytest.approx(1)
+    assert gates.Gate("o", "mae", 0.0, 2.0, at_least=False).margin == 1
+    assert gates.Gate("o", "mae", 3.0, 2.0, at_least=False).margin == -0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from converters.samples import InputInfo, bind
@@ -76,12 +77,6 @@ def test_float64_is_cast_and_said() -> None:
     assert "float64 is cast to float32" in samples.notes[0]
 
 
-def test_a_constant_input_is_suspicious() -> None:
-    """All values equal: used, with a note."""
-    samples = bind({"a": np.zeros((3, 4), np.float32)}, (A,), "f.npy")
-    assert "every value is 0.0" in samples.notes[0]
-
-
 def test_pixels_are_taken_as_they_are_and_said() -> None:
     """uint8 images for a float image input are 0 to 255; a person may have meant something else, so it is said."""
     info = InputInfo("image", "float32", (1, 4, 5, 3))
@@ -116,3 +111,59 @@ def test_labels_must_be_as_many_as_rows() -> None:
     """Three labels for two samples is a mistake in the file."""
     with pytest.raises(BadDataError, match="3 labels for 2 rows"):
         bind({"a": np.ones((2, 4), np.float32)}, (A,), "f", np.arange(3))
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ((6, 3, 2), r"transposed: x\.transpose\(0, 2, 1\)"),
+        ((6, 6), r"x\.reshape\(-1, 2, 3\), if the values"),
+        ((2, 3), r"a single sample: x\[np\.newaxis\]"),
+        ((6, 2, 3, 1), r"an axis too many: x\[\.\.\., 0\]"),
+        ((6, 5, 5), r"\[count, 2, 3\]$"),
+    ],
+)
+def test_a_wrong_shape_is_refused_with_what_was_forgotten(shape: tuple[int, ...], says: str) -> None:
+    """The hint is an expression that, applied to the array, gives what the model takes; where none would, no hint."""
+    with pytest.raises(BadDataError, match=says):
+        bind({"b": np.ones(shape, np.float32)}, (B,), "f.npz")
+
+
+def test_an_image_in_the_other_layout_is_named() -> None:
+    """NCHW for an NHWC model, and grey images without their channel."""
+    image, grey = InputInfo("i", "float32", (1, 4, 6, 3)), InputInfo("i", "float32", (1, 4, 6, 1))
+    with pytest.raises(BadDataError, match=r"transposed: x\.transpose\(0, 2, 3, 1\)"):
+        bind({"i": np.ones((5, 3, 4, 6), np.float32)}, (image,), "f.npz")
+    with pytest.raises(BadDataError, match=r"the last axis is missing: x\[\.\.\., np\.newaxis\]"):
+        bind({"i": np.ones((5, 4, 6), np.float32)}, (grey,), "f.npz")
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 1, 3)])
+def test_labels_of_a_regression_are_floats(shape: tuple[int, ...]) -> None:
+    """One target a sample, several, or with the batch: kept as they are, bit for bit."""
+    targets = np.random.default_rng(0).normal(size=shape)
+    found = bind({"a": np.ones((4, 4), np.float32)}, (A,), "f", targets).labels
+    assert found is not None
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, targets)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        (np.array([0.5, np.nan, 1, 2]), "the label of sample 1 is NaN or Inf"),
+        (np.array(3), "the labels are a single value"),
+        (np.array([b"a", b"b", b"c", b"d"]), r"labels of dtype \|S1 \(whole numbers, names \(str\) or floats\)"),
+    ],
+)
+def test_labels_that_are_none_are_refused(labels: npt.NDArray[Any], says: str) -> None:
+    """A NaN among targets is named by its sample; bytes and scalars are no labels."""
+    with pytest.raises(BadDataError, match=says):
+        bind({"a": np.ones((4, 4), np.float32)}, (A,), "f", labels)
+
+
+def test_true_and_false_are_classes_1_and_0() -> None:
+    """A boolean label is the class number that it stands for."""
+    found = bind({"a": np.ones((2, 4), np.float32)}, (A,), "f", np.array([True, False])).labels
+    assert found is not None
+    assert found.tolist() == [1, 0]

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from converters.options import Options
@@ -18,6 +17,7 @@ from edged.errors import BadDataError, UsageError
 
 SCORES = TensorSpec("scores", "float32", (1, 3))
 BOXES = TensorSpec("boxes", "float32", (1, 10, 4))
+SHAPES = {"boxes": (1, 10, 4), "scores": (1, 3)}
 
 
 def options(tmp_path: Path, **changes: Any) -> Options:
@@ -30,9 +30,9 @@ def test_labels_are_one_a_line_and_fit_an_output(tmp_path: Path) -> None:
     given = options(tmp_path, labels=str(tmp_path / "labels"))
     texts = Texts.read(given)
     assert texts.labels == ("sit", "walk", "run")
-    texts.check_labels((BOXES, SCORES), given)
+    texts.check_labels(SHAPES, given)
     with pytest.raises(BadDataError, match=r"3 labels fit no output: boxes \[1, 10, 4\]"):
-        texts.check_labels((BOXES,), given)
+        texts.check_labels({"boxes": (1, 10, 4)}, given)
 
 
 @pytest.mark.parametrize(("text", "says"), [("", "holds no label"), ("a\n\nb\n", "line 2 is empty")])
@@ -47,40 +47,10 @@ def test_postprocessing_decides_which_output_the_labels_are_for(tmp_path: Path) 
     """Four labels fit the boxes' last axis, but not the output that --postprocess names."""
     texts = Texts(("a", "b", "c", "d"), None, Postprocess(output="scores"))
     with pytest.raises(BadDataError, match="4 labels fit no output: scores"):
-        texts.check_labels((BOXES, SCORES), options(tmp_path, labels="l"))
+        texts.check_labels(SHAPES, options(tmp_path, labels="l"))
     wrong = Texts((), None, Postprocess(output="score"))
     with pytest.raises(BadDataError, match="no output 'score'"):
-        wrong.check_labels((BOXES, SCORES), options(tmp_path, postprocess="p.yaml"))
-
-
-def test_class_numbers_from_names() -> None:
-    """Labels in --eval may be names of --labels; an unknown name is told."""
-    texts = Texts(("sit", "walk"), None, Postprocess())
-    assert texts.class_numbers(np.array(["walk", "sit", "walk"]), "e.npz", 3).tolist() == [1, 0, 1]
-    assert texts.class_numbers(np.array([1, 0]), "e.npz", 2).tolist() == [1, 0]
-    with pytest.raises(BadDataError, match="label 'fly' is not in --labels"):
-        texts.class_numbers(np.array(["fly"]), "e.npz", 1)
-    with pytest.raises(BadDataError, match="labels of dtype float64"):
-        texts.class_numbers(np.array([0.5]), "e.npz", 1)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.bool_])
-def test_one_hot_labels_are_told_from_class_numbers(dtype: type[np.generic]) -> None:
-    """Keras' own form, in whatever dtype, gets the line to type; so do shares of classes."""
-    hot = np.eye(3)[[2, 0, 1, 1]]
-    with pytest.raises(
-        BadDataError, match=r"shape \[4, 3\] for 4 rows \(looks one-hot: give class numbers, e.g. y.argmax"
-    ):
-        Texts((), None, Postprocess()).class_numbers(hot.astype(dtype), "e.npz", 4)
-
-
-def test_labels_of_two_axes_that_are_not_one_hot() -> None:
-    """Class numbers [samples, batch] stay, even where rows add up to 1; other shapes get another line."""
-    texts = Texts((), None, Postprocess())
-    batches = np.array([[0, 1], [1, 0]])
-    assert texts.class_numbers(batches, "e.npz", 4) is batches
-    with pytest.raises(BadDataError, match=r"shape \[2, 2\] for 2 rows \(one class for each row\)"):
-        texts.class_numbers(np.array([[3, 4], [5, 6]]), "e.npz", 2)
+        wrong.check_labels(SHAPES, options(tmp_path, postprocess="p.yaml"))
 
 
 INT8 = TensorSpec("scores", "int8", (1, 3), 0.1, 3)

@@ -1,0 +1,66 @@
+"""Which modes `--quantize auto` tries, which of them ships, and what is advised where none may.
+
+The choice depends on nothing that differs from run to run: sizes and gates, never a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from converters.options import MODES, Options
+from converters.report import Attempt
+
+# Sizes this near are one size to a device; then the mode that more accelerators take decides.
+NEAR = 1.2
+# What an accelerator, and XNNPACK, takes whole comes first. int16x8 runs on reference kernels everywhere.
+_RANK = ("int8", "mixed", "dynamic", "float16", "none", "int16x8")
+# Converted where a mode crashed, to name modes that work: the quick ones, without data.
+FALLBACKS = ("none", "float16", "dynamic")
+
+
+def modes(options: Options) -> tuple[str, ...]:
+    """Return the modes to convert in the first start of TensorFlow; `mixed` follows where it is of use."""
+    if options.quantize in MODES:
+        return (options.quantize,)
+    return tuple(
+        name
+        for name, mode in MODES.items()
+        if name != "mixed" and (options.calibration or not mode.calibrated) and (mode.integer or options.io == "float")
+    )
+
+
+def wants_mixed(options: Options, attempts: Sequence[Attempt]) -> bool:
+    """Whether `auto` should search for layers to keep float: int8 was tried, and missed a gate."""
+    int8 = next((attempt for attempt in attempts if attempt.quantize == "int8"), None)
+    return int8 is not None and int8.state == "refused" and bool(int8.targets) and options.io == "float"
+
+
+def choose(attempts: Sequence[Attempt]) -> Attempt | None:
+    """Return the attempt that ships: of those that pass on most runtimes the smallest; of near sizes the best rank."""
+    passed = [attempt for attempt in attempts if attempt.state == "passed"]
+    if not passed:
+        return None
+    most = max(map(_runtimes, passed))
+    widest = [attempt for attempt in passed if _runtimes(attempt) == most]
+    limit = NEAR * min(attempt.model_bytes for attempt in widest)
+    near = [attempt for attempt in widest if attempt.model_bytes <= limit]
+    return min(near, key=lambda attempt: (_RANK.index(attempt.quantize), attempt.model_bytes))
+
+
+def _runtimes(attempt: Attempt) -> int:
+    return len({run.runtime for run in attempt.targets if run.state == "passed" and run.delegate != "reference"})
+
+
+def advice(options: Options, attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    """Return what to do about a refusal, the best thing first."""
+    asked = attempts[0]
+    others = [attempt for attempt in attempts[1:] if attempt.state == "passed" and attempt.quantize != options.quantize]
+    lines = [f"--quantize {other.quantize} passes every gate ({other.model_bytes:,} bytes)" for other in others]
+    if asked.state == "died" and not others:
+        lines.append("the modes none, float16 and dynamic did not pass either")
+    if asked.state == "refused" and asked.targets:
+        if options.calibration and options.quantize in MODES and options.mode.calibrated:
+            lines.append("is --calibration what the model will see, scaled as for training?")
+        if options.quantize not in ("none", "auto") and not others:
+            lines.append("--quantize auto tries every mode and measures each")
+    return tuple(lines)

@@ -1,0 +1,92 @@
+"""The bounds an output's figures must keep, and what is said when they do not.
+
+Every output is gated: a headline metric of one output hides the damage in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from converters.options import Options
+from edged.bundle import Quality
+
+# An accuracy lost, or an error grown, by exactly the limit is not beyond it, whatever floats make of the difference.
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A figure and its bound. `at_least` tells which side is good."""
+
+    output: str
+    metric: str
+    value: float
+    threshold: float
+    at_least: bool = True
+
+    @property
+    def passed(self) -> bool:
+        """Whether the figure keeps its bound; NaN never does."""
+        return self.value >= self.threshold if self.at_least else self.value <= self.threshold
+
+    @property
+    def margin(self) -> float:
+        """How far on the good side, as a share of the room there is; negative where the gate fails."""
+        room = 1 - self.threshold if self.at_least else self.threshold
+        distance = self.value - self.threshold if self.at_least else self.threshold - self.value
+        return distance / (room or 1.0)
+
+    def __str__(self) -> str:
+        sign = "at least" if self.at_least else "at most"
+        return f"output {self.output!r}: {self.metric} is {self.value:.4g}, {sign} {self.threshold:.4g} is asked"
+
+
+@dataclass(frozen=True)
+class OutputParity:
+    """One output's figures and gates. The first gate is the one the manifest tells first."""
+
+    output: str
+    figures: Mapping[str, float]
+    gates: tuple[Gate, ...]
+
+    def quality(self, samples: int) -> Quality:
+        """Return the manifest's record."""
+        first = self.gates[0]
+        return Quality(self.output, first.metric, first.value, first.threshold, samples, self.figures)
+
+
+def of(output: str, figures: Mapping[str, float], options: Options, *, real_data: bool) -> tuple[Gate, ...]:
+    """Return an output's gates. On random inputs scores fall between the classes: how often they flip says little."""
+    return tuple(_gates(output, figures, options, real_data=real_data))
+
+
+def _gates(output: str, figures: Mapping[str, float], options: Options, *, real_data: bool) -> Iterator[Gate]:
+    agreement = options.min_agreement
+    if agreement is None and real_data:
+        agreement = options.mode.agreement
+    for metric in ("agreement", "f1"):
+        if metric in figures and agreement is not None:
+            yield Gate(output, metric, figures[metric], agreement)
+    yield from _against_labels(output, figures, options)
+    if "cosine" in figures:
+        yield Gate(output, "cosine", figures["cosine"], options.mode.cosine)
+    else:
+        yield Gate(output, "equal", figures["equal"], options.mode.agreement or 1.0)
+    if options.max_error is not None:
+        yield Gate(output, "max_abs", figures["max_abs"], options.max_error, at_least=False)
+
+
+def _against_labels(output: str, figures: Mapping[str, float], options: Options) -> Iterator[Gate]:
+    if "accuracy" in figures:
+        least = figures["accuracy_float"] - options.max_accuracy_loss - _SLACK
+        yield Gate(output, "accuracy", figures["accuracy"], max(0.0, least))
+    if "mae" in figures:
+        most = figures["mae_float"] * (1 + options.max_mae_growth) + _SLACK
+        yield Gate(output, "mae", figures["mae"], most, at_least=False)
+
+
+def failures(parities: Sequence[OutputParity], stuck: Sequence[str]) -> list[str]:
+    """Return every gate that fails, its value and its threshold; `stuck`: outputs that never change."""
+    failed = [str(gate) for parity in parities for gate in parity.gates if not gate.passed]
+    return failed + [f"output {name!r}: the same answer for every sample" for name in stuck]

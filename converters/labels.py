@@ -1,0 +1,77 @@
+"""The truth beside evaluation data, brought into the form that the figures need: class numbers, or targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from converters.parity import Labels, is_classifier
+from converters.samples import Array
+from edged.errors import BadDataError
+
+_ROWS_AND_CLASSES = 2
+
+
+def bind(
+    truth: Array | None, floats: Mapping[str, Array], names: Sequence[str], output: str, source: str
+) -> Labels | None:
+    """Return what `truth` says about one output, None where there is none.
+
+    floats: the SavedModel's answers, output → [count, *shape]. names: of the classes. output: the one that was named,
+    else "". Raises BadDataError for labels that fit no output, or several.
+    """
+    if truth is None:
+        return None
+    known = {name: answers for name, answers in floats.items() if output in ("", name)}
+    classifiers = [name for name, answers in known.items() if is_classifier(answers)]
+    scores = classifiers or [name for name, answers in known.items() if _one_class_a_row(answers, truth)]
+    if scores:
+        wanted = _only(scores, source)
+        rows = floats[wanted].size // floats[wanted].shape[-1]
+        return Labels(wanted, classes=class_numbers(names, truth, source, rows))
+    targets = [name for name, a in known.items() if truth.dtype.kind in "fiu" and a.size == truth.size]
+    if not targets:
+        shapes = ", ".join(f"{name} {list(answers.shape)}" for name, answers in known.items())
+        raise BadDataError(source, f"labels {truth.dtype}{list(truth.shape)} fit no output: {shapes}")
+    return Labels(_only(targets, source), targets=truth)
+
+
+def _one_class_a_row(answers: Array, truth: Array) -> bool:
+    """Whether whole numbers or names are one for each row of several scores."""
+    several = answers.dtype.kind == "f" and answers.ndim > _ROWS_AND_CLASSES and answers.shape[-1] > 1
+    return several and truth.dtype.kind in "iuU" and truth.size == answers.size // answers.shape[-1]
+
+
+def _only(outputs: Sequence[str], source: str) -> str:
+    if len(outputs) > 1:
+        advice = "name one in --postprocess: `output: NAME`"
+        raise BadDataError(source, f"the labels may be of several outputs: {', '.join(outputs)}", advice)
+    return outputs[0]
+
+
+def class_numbers(names: Sequence[str], truth: Array, source: str, rows: int) -> Array:
+    """Return labels as class numbers: they are numbers or `names`, one for each row. Raises BadDataError for others."""
+    if _one_hot(truth, rows):
+        shape = f"labels of shape {list(truth.shape)} for {rows} rows"
+        raise BadDataError(source, shape, "looks one-hot: give class numbers, e.g. y.argmax(1)")
+    if truth.size != rows:
+        raise BadDataError(source, f"labels of shape {list(truth.shape)} for {rows} rows", "one class for each row")
+    if truth.dtype.kind in "iu":
+        return truth
+    if truth.dtype.kind != "U" or not names:
+        raise BadDataError(source, f"labels of dtype {truth.dtype}", "class numbers, or names with --labels")
+    unknown = sorted(set(truth.ravel().tolist()) - set(names))
+    if unknown:
+        raise BadDataError(source, f"label {unknown[0]!r} is not in --labels")
+    numbers: Array = np.vectorize(list(names).index, otypes=[np.int64])(truth)
+    return numbers
+
+
+def _one_hot(truth: Array, rows: int) -> bool:
+    """Whether it holds a share of every class where one class number is wanted."""
+    if truth.ndim < _ROWS_AND_CLASSES or truth.shape[-1] < _ROWS_AND_CLASSES or truth.dtype.kind not in "fiub":
+        return False
+    # [samples, batch] whole numbers are class numbers, whatever they add up to.
+    numbers = truth.dtype.kind in "iu" and truth.size == rows
+    return not numbers and bool(np.allclose(truth.sum(axis=-1, dtype=np.float64), 1.0, atol=1e-3))

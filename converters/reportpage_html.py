@@ -1,0 +1,110 @@
+"""Building HTML so that nothing from a model can become markup: text is escaped, only what is built here is not."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+from edged.shown import plain
+
+_BREAKS = re.compile(r"\s")
+# Elements that have no content and no end tag.
+_VOID = frozenset({"meta", "link", "br"})
+
+
+class Html(str):
+    """Markup that was built here."""
+
+    __slots__ = ()
+
+
+def text(value: str) -> Html:
+    """Return text as markup: line ends are spaces, control and direction characters are left out, the rest escaped."""
+    return Html(html.escape(plain(_BREAKS.sub(" ", value)), quote=True))
+
+
+def join(parts: Iterable[str]) -> Html:
+    """Return the parts one after the other; what is not markup yet is escaped."""
+    return Html("".join(part if isinstance(part, Html) else text(part) for part in parts))
+
+
+def el(tag: str, *children: str, **attributes: str | float) -> Html:
+    """Return one element. `class_` is the attribute class, `_` in a name is `-`; every value is escaped.
+
+    Numbers are written with at most 2 decimals, so that a picture is the same on every machine.
+    """
+    pairs = "".join(f' {_attribute(name)}="{_value(value)}"' for name, value in attributes.items())
+    return Html(f"<{tag}{pairs}>" if tag in _VOID else f"<{tag}{pairs}>{join(children)}</{tag}>")
+
+
+def _attribute(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
+
+
+def _value(value: str | float) -> Html:
+    return text(value) if isinstance(value, str) else Html(f"{value:.2f}".rstrip("0").rstrip("."))
+
+
+def name(value: str) -> Html:
+    """Return a name from a model, kept apart from the direction of the text around it."""
+    return el("bdi", plain(value) or "(no name)", class_="name")
+
+
+def section(title: str, *children: str) -> Html:
+    """Return a part of the page under a heading; nothing when there is nothing to show."""
+    content = join(children)
+    return el("section", el("h2", title), content) if content else Html()
+
+
+def lines(items: Sequence[str]) -> Html:
+    """Return a list, one item a line; nothing for none."""
+    return el("ul", *(el("li", item) for item in items)) if items else Html()
+
+
+def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> Html:
+    """Return a table in a box of its own that scrolls sideways; nothing when it has no rows.
+
+    numbers: the columns that are set flush right. The first cell of a row names it. A row may hold whole cells (`<td`).
+    """
+    if not rows:
+        return Html()
+    # Keyboards must reach what scrolls.
+    return el(
+        "div",
+        el("table", el("caption", caption), el("thead", _row(head, numbers, head=True)), _body(rows, numbers)),
+        class_="scroll", tabindex=0, role="region", aria_label=caption,
+    )  # fmt: skip
+
+
+def _body(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> Html:
+    return el("tbody", *(_row(row, numbers, head=False) for row in rows))
+
+
+def _row(cells: Sequence[str], numbers: Sequence[int], *, head: bool) -> Html:
+    return el("tr", *(_cell(cell, i, right=i in numbers, head=head) for i, cell in enumerate(cells)))
+
+
+def _cell(cell: str, column: int, *, right: bool, head: bool) -> Html:
+    if isinstance(cell, Html) and cell.startswith(("<td", "<th")):
+        return cell
+    style: dict[str, str] = {"class_": "number"} if right else {}
+    if head:
+        return el("th", cell, scope="col", **style)
+    return el("th", cell, scope="row", **style) if column == 0 else el("td", cell, **style)
+
+
+def fold(summary: str, *children: str) -> Html:
+    """Return what is shown on a click; nothing when there is nothing inside."""
+    content = join(children)
+    return el("details", el("summary", summary), content) if content else Html()
+
+
+def folded(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = (),
+           first: int = 8) -> Html:  # fmt: skip
+    """Return a table whose rows after the `first` are folded, so that a long one does not push the page away."""
+    if len(rows) <= first + 2:
+        return table(caption, head, rows, numbers=numbers)
+    rest = rows[first:]
+    top = table(f"{caption}: {first} of {len(rows)}", head, rows[:first], numbers=numbers)
+    return join([top, fold(f"{len(rest)} more rows", table(f"{caption}: the rest", head, rest, numbers=numbers))])

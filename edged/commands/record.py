@@ -1,0 +1,259 @@
+"""`edged record`: samples for calibration and evaluation, from live MQTT traffic."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edged import brokerurl, checks
+from edged import config as configuration
+from edged.client.connection import Requester, no_connection, requester
+from edged.client.options import seconds
+from edged.clock import NS_PER_S, now_ns
+from edged.commands._record_signals import Told
+from edged.commands._record_told import Progress, Summary
+from edged.config import Config
+from edged.errors import BadDataError, ExitCode, UnavailableError, UsageError
+from edged.recording import npzfile, plan
+from edged.recording.keep import DEFAULT_BYTES, Array, Kept, Rule, Sample
+from edged.recording.plan import Plan, Wish
+from edged.recording.recorder import Recorder
+from edged.shown import plain
+from edged.transports.base import Denied
+
+if TYPE_CHECKING:
+    from edged.transports.base import Transport
+
+HELP = "record samples from live MQTT traffic, to calibrate and evaluate a model"
+EPILOG = """what is recorded
+  the windows of a stream of the configuration, cut as the daemon cuts them; or payloads: the requests to --model,
+  or the messages of --topic, read by --codec. The daemon need not run, and is not disturbed when it does.
+
+examples:
+  edged record -c edged.yaml -o calib.npz --count 500
+  edged record -c edged.yaml -o calib.npz --seconds 3600 --spread --per-key 50
+  edged record -c edged.yaml --topic sensors/press-07/imu -o walking.npz --label walking --seconds 60
+  edged record -c edged.yaml --model har -o requests.npz --count 200
+  edged record -c edged.yaml --topic cam/+/raw --codec raw --shape image=1,96,96,3 --dtype uint8 -o calib.npz
+  edged convert har_savedmodel -o bundles/har --name har --version 2 --quantize int8 --calibration calib.npz
+
+--count, --seconds, --max-bytes and Ctrl-C end the recording, whichever is first; what there is is then written.
+exit codes:
+  65 nothing was recorded, 69 no broker, 78 the configuration is wrong"""
+# What a stream cannot use is counted and told at the end, not logged line by line.
+LOG_LEVEL = "error"
+
+_POLL_S = 0.1
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration (YAML)")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.npz", help="the file to write")
+    replace = parser.add_mutually_exclusive_group()
+    replace.add_argument("--force", action="store_true", help="replace the file that is there")
+    replace.add_argument("--append", action="store_true", help="add to the samples of the file that is there")
+    parser.add_argument("--label", metavar="NAME|N", help="also write y: this class of every sample, for --eval")
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON document")
+    _configure_what(parser.add_argument_group("what"))
+    _configure_amount(parser.add_argument_group("how much"))
+    broker = parser.add_argument_group("broker")
+    broker.add_argument("--connect-timeout", type=seconds, default=5.0, metavar="S", help="seconds (%(default)s)")
+    broker.add_argument("--client-id", metavar="ID", help="default: the daemon's, with -record and a number")
+
+
+def _configure_what(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--stream", default="", metavar="NAME", help="stream of the configuration (default: the only one)"
+    )
+    group.add_argument("--topic", default="", metavar="FILTER", help="only these topics")
+    group.add_argument("--model", default="", metavar="NAME", help="payloads for this model; alone: its requests")
+    group.add_argument("--codec", default="", metavar="NAME", help="json, raw, npy, cbor, jpeg, png (default: as told)")
+    group.add_argument("--input", default="", metavar="NAME", help="name of the array (default: the bundle's)")
+    group.add_argument(
+        "--shape",
+        type=_shape,
+        action="append",
+        default=[],
+        metavar="[NAME=]1,100,6",
+        help="of an input, with its batch",
+    )
+    group.add_argument("--dtype", choices=plan.DTYPES, default="float32", metavar="D", help="default: %(default)s")
+
+
+def _configure_amount(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--count", type=_positive, metavar="N", help="end after N samples")
+    group.add_argument("--seconds", type=seconds, metavar="S", help="end after S seconds")
+    group.add_argument("--every", type=_positive, default=1, metavar="N", help="keep one of N samples of each sensor")
+    group.add_argument("--per-key", type=_positive, metavar="N", help="keep at most N samples of each sensor")
+    group.add_argument(
+        "--spread", action="store_true", help="draw the --count, or --per-key, samples evenly from the whole time"
+    )
+    group.add_argument(
+        "--max-bytes", type=_bytes, default=DEFAULT_BYTES, metavar="SIZE", help="end at this size (default: 1GiB)"
+    )
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
+    return value
+
+
+def _bytes(text: str) -> int:
+    size = checks.byte_size.read(int(text) if text.isdecimal() else text)
+    return int(str(size))
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, sizes = text.rpartition("=")
+    if not all(size.isdecimal() and int(size) for size in sizes.split(",")):
+        raise argparse.ArgumentTypeError(f"must read [NAME=]1,100,6, got {text!r}")
+    return name, tuple(int(size) for size in sizes.split(","))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Record and write; raises an EdgedError when there is no broker, or nothing was recorded."""
+    rule = _rule(args)
+    config = configuration.load(args.config)
+    made = plan.make(config, _wish(args))
+    before = npzfile.read(args.output) if args.append else {}
+    label = _label(args.label, made, before, args.output)
+    expected = {name: npzfile.Facts(a.dtype, a.shape[1:]) for name, a in before.items() if name not in label}
+    recorder = Recorder(made.source, Kept(rule), made.topic, expected)
+    for note in made.notes:
+        sys.stderr.write(f"edged: warning: {plain(note)}\n")
+    with npzfile.Output(args.output, replace=args.force or args.append) as output, Told() as told:
+        session = _Session(args, _broker(config, args.client_id), made, recorder, told)
+        ended = session.record()
+        samples = _samples(recorder, made, args.output, ended)
+        output.write([{**sample, **label} for sample in samples], before)
+    count = len(next(iter(before.values()), ()))
+    told_facts = Summary(args.output, made, recorder, ended, session.seconds, session.disconnects, samples, count)
+    sys.stdout.write(told_facts.as_json() if args.json else told_facts.as_text())
+    return ExitCode.OK
+
+
+def _samples(recorder: Recorder, made: Plan, path: Path, ended: str) -> list[Sample]:
+    if recorder.misfit:
+        raise BadDataError(str(path), recorder.misfit, "--append needs the same names, dtypes and shapes")
+    samples = recorder.kept.samples()
+    if samples:
+        return samples
+    if not recorder.messages:
+        advice = "does anything publish there, and may this login read it?"
+        raise BadDataError(made.subscription.filter, f"no message came until {ended}", advice)
+    counted = ", ".join(f"{count} {name}" for name, count in recorder.source.counters().items() if count)
+    what = f"nothing was recorded: {recorder.messages} messages" + (f" ({counted})" if counted else "")
+    raise BadDataError(made.subscription.filter, what, "; ".join(recorder.source.reasons))
+
+
+def _wish(args: argparse.Namespace) -> Wish:
+    shapes = dict(args.shape)
+    if len(shapes) < len(args.shape):
+        raise UsageError("--shape", "is given twice for the same input")
+    names = {"stream": args.stream, "topic": args.topic, "model": args.model, "codec": args.codec}
+    return Wish(**names, name=args.input, shapes=shapes, dtype=args.dtype)
+
+
+def _rule(args: argparse.Namespace) -> Rule:
+    if args.spread and (args.count is None) == (args.per_key is None):
+        raise UsageError("--spread", "needs --count or --per-key, one of the two", "how many samples to draw")
+    return Rule(count=args.count, every=args.every, per_key=args.per_key, spread=args.spread, max_bytes=args.max_bytes)
+
+
+def _label(given: str | None, made: Plan, before: Mapping[str, Array], path: Path) -> dict[str, Array]:
+    """Return what goes beside each sample: nothing, or `y`, a class number or name, in the dtype of those before."""
+    if before and (npzfile.LABELS in before) != (given is not None):
+        has = "has labels (y)" if given is None else "has no labels"
+        raise UsageError("--label", f"{path} {has}", "--append needs all samples labelled, or none")
+    if given is None:
+        return {}
+    if npzfile.LABELS in made.names:
+        raise UsageError("--label", f"the model has an input called {npzfile.LABELS!r}")
+    digits = given.removeprefix("-")
+    label = np.array(int(given) if digits.isdecimal() and digits.isascii() else given)
+    old = before[npzfile.LABELS].dtype if before else label.dtype
+    if old.kind != label.dtype.kind:
+        raise UsageError("--label", f"{given!r}: the labels of {path} are of another kind", "all numbers or all names")
+    return {npzfile.LABELS: label.astype(np.promote_types(old, label.dtype))}
+
+
+class _Session:
+    """One connection, from the first attempt to the last sample. seconds: how long it recorded."""
+
+    def __init__(self, args: argparse.Namespace, broker: Requester, made: Plan, recorder: Recorder, told: Told) -> None:
+        self._args, self._broker, self._plan, self._recorder, self._told = args, broker, made, recorder, told
+        self._known = threading.Event()
+        self._trouble = "still connecting"
+        self.seconds, self.disconnects = 0.0, 0
+
+    def record(self) -> str:
+        """Record until something ends it; returns what did. Raises UnavailableError when there is no broker."""
+        transport = self._broker.open()
+        transport.start(self._recorder.on_message, [self._plan.subscription], on_connection=self._note)
+        try:
+            self._connect()
+            return self._watch(transport)
+        finally:
+            transport.stop()
+
+    def _note(self, connected: bool, detail: str) -> None:
+        self.disconnects += self._known.is_set() and not connected and not self._trouble
+        self._trouble = "" if connected else detail
+        if connected or isinstance(detail, Denied):
+            self._known.set()
+
+    def _connect(self) -> None:
+        end_ns = now_ns() + int(self._args.connect_timeout * NS_PER_S)
+        while not self._known.wait(_POLL_S) and now_ns() < end_ns:
+            if self._told.name:
+                raise KeyboardInterrupt
+        if self._trouble:
+            raise no_connection(self._broker.where, self._args.connect_timeout, self._trouble)
+
+    def _watch(self, transport: Transport) -> str:
+        begun_ns = now_ns()
+        what = f"{self._plan.what} from {self._plan.subscription.filter}"
+        progress = Progress(sys.stderr, what, None if self._args.spread else self._args.count)
+        try:
+            while not self._recorder.full.wait(_POLL_S):
+                self.seconds = (now_ns() - begun_ns) / NS_PER_S
+                if ended := self._ended(transport):
+                    return ended
+                progress.show(self._recorder, self.seconds, self._trouble)
+            self.seconds = (now_ns() - begun_ns) / NS_PER_S
+            return f"--{self._recorder.kept.full}"
+        finally:
+            progress.done()
+
+    def _ended(self, transport: Transport) -> str:
+        if transport.stats().get("subscriptions_refused"):
+            refused = f"refuses the subscription to {self._plan.subscription.filter}"
+            raise UnavailableError(self._broker.where, refused, "its access rules decide")
+        late = self._args.seconds is not None and self.seconds >= self._args.seconds
+        return self._told.name or ("--seconds" if late else "")
+
+
+def _broker(config: Config, client_id: str | None) -> Requester:
+    """The daemon's broker and login, under a client id of its own: one already in use would be thrown off."""
+    broker = config.broker
+    files = {name: getattr(broker, name) for name in brokerurl.TLS_FILES}
+    options = {
+        **files,
+        "protocol": broker.protocol,
+        "keepalive_s": broker.keepalive_s,
+        "username": broker.username,
+        "password": broker.password(),
+        "client_id": client_id or f"{config.client_id}-record-{os.getpid()}",
+        "session_expiry_s": 0,
+    }
+    return requester(broker.url, options)

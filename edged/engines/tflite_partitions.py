@@ -1,0 +1,118 @@
+"""Which ops of a model's main graph a delegate runs, and in how many pieces (partitions).
+
+Measured: read from an interpreter that has allocated its tensors. Told ahead: the rule by which TFLite cuts a graph.
+Bodies of WHILE, IF and CALL_ONCE are graphs of their own and are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from edged.engines.tflite_file import Graph, Op
+
+CPU = -1
+_DELEGATE = "DELEGATE"
+_LEFT_OUT = -1
+_BRANCHING = frozenset({"IF", "WHILE", "CALL_ONCE"})
+
+
+def partitions(interpreter: Any, graph_ops: Sequence[Op]) -> tuple[int, ...]:
+    """Return for every op of the main graph the number of the partition that took it, or -1 for the CPU.
+
+    interpreter: of either runtime, with any delegates, after allocate_tensors and without preserve_all_tensors, which
+    turns delegation off or cuts it op by op. graph_ops: the main graph of the same file, in order.
+    Raises ValueError when the runtime lists other ops than the file.
+    """
+    nodes = interpreter._get_ops_details()  # noqa: SLF001  # the only place where the runtimes tell; both have it
+    own = [node for node in nodes if node["op_name"] != _DELEGATE]
+    if len(own) != len(graph_ops) or not all(map(_same, own, graph_ops)):
+        raise ValueError("the runtime lists other ops than the file holds")
+    maker = {tensor: index for index, op in enumerate(graph_ops) for tensor in op.outputs}
+    taken = [CPU] * len(graph_ops)
+    for number, node in enumerate(node for node in nodes if node["op_name"] == _DELEGATE):
+        for index in _inside(_numbers(node["inputs"]), _numbers(node["outputs"]), graph_ops, maker):
+            taken[index] = number
+    return tuple(taken)
+
+
+def _inside(inputs: list[int], outputs: list[int], ops: Sequence[Op], maker: dict[int, int]) -> set[int]:
+    """Return the ops between a partition's inputs and outputs: back from its outputs, no further than its inputs."""
+    border, pending, found = set(inputs), outputs, set[int]()
+    while pending:
+        index = maker.get(pending.pop())
+        if index is not None and index not in found:
+            found.add(index)
+            pending += [tensor for tensor in ops[index].inputs if tensor not in border]
+    return found
+
+
+def _same(node: Any, op: Op) -> bool:
+    # The runtimes put -1 for outputs of a WHILE that nobody reads.
+    outputs = _numbers(node["outputs"])
+    return len(outputs) == len(op.outputs) and all(
+        a in {_LEFT_OUT, b} for a, b in zip(outputs, op.outputs, strict=True)
+    )
+
+
+def _numbers(tensors: Any) -> list[int]:
+    return [int(tensor) for tensor in tensors]
+
+
+def cut(graph: Graph, wanted: Sequence[bool]) -> tuple[int, ...]:
+    """Return the partitions that TFLite forms of the ops a delegate wants: per op a number, or -1.
+
+    The rule is that of PartitionGraphIntoIndependentNodeSubsets in tensorflow/lite/graph_info.cc: of the ops whose
+    inputs are there, the first decides whether the next piece is the delegate's; every op that is ready and of that
+    kind joins it, later ones too. Ops with side effects keep their order.
+    """
+    waiting = _Waiting(graph)
+    left, taken, number = list(range(len(graph.ops))), [CPU] * len(graph.ops), 0
+    while left:
+        piece = waiting.piece(left, wanted)
+        if not piece:  # a graph whose ops wait for each other, which no converter writes
+            break
+        if wanted[piece[0]]:
+            for index in piece:
+                taken[index] = number
+            number += 1
+        done = set(piece)
+        left = [index for index in left if index not in done]
+    return tuple(taken)
+
+
+def cut_in_order(wanted: Sequence[bool]) -> tuple[int, ...]:
+    """Return the partitions of a compiler that cuts the list of ops as it stands: every run is one."""
+    starts = accumulate(now and not before for before, now in pairwise((False, *wanted)))
+    return tuple(count - 1 if now else CPU for count, now in zip(starts, wanted, strict=True))
+
+
+class _Waiting:
+    """Tells which ops are ready: their inputs are there, and the op with side effects before them has run."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._ops = graph.ops
+        self._missing = {tensor for op in graph.ops for tensor in op.outputs}
+        effects = [index for index, op in enumerate(graph.ops) if _has_effects(graph, op)]
+        self._after = {later: earlier for earlier, later in pairwise(effects)}
+        self._run: set[int] = set()
+
+    def piece(self, left: Sequence[int], wanted: Sequence[bool]) -> list[int]:
+        """Return the ops of the next piece, in the order they run: all of one kind."""
+        piece: list[int] = []
+        for index in left:
+            if self._ready(index) and (not piece or wanted[index] == wanted[piece[0]]):
+                piece.append(index)
+                self._run.add(index)
+                self._missing.difference_update(self._ops[index].outputs)
+        return piece
+
+    def _ready(self, index: int) -> bool:
+        before = self._after.get(index)
+        return self._missing.isdisjoint(self._ops[index].inputs) and (before is None or before in self._run)
+
+
+def _has_effects(graph: Graph, op: Op) -> bool:
+    touched = (graph.tensors[tensor].dtype for tensor in (*op.inputs, *op.outputs) if tensor >= 0)
+    return op.name in _BRANCHING or "resource" in touched

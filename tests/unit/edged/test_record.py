@@ -1,0 +1,233 @@
+"""`edged record` without a broker: its options, what ends it, and what it tells."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edged.commands import record
+from edged.commands._record_signals import Told
+from edged.commands._record_told import Progress, Summary
+from edged.errors import BadDataError, UnavailableError, UsageError
+from edged.recording.keep import Kept, Rule
+from edged.recording.plan import Plan
+from edged.recording.recorder import Recorder
+from edged.recording.source import Arrays
+from edged.transports import open_transport
+from edged.transports.base import Message, Subscription
+
+CONFIG = {
+    "device": "box",
+    "broker": {"url": "mqtt://127.0.0.1:1"},
+    "models": [{"name": "m", "bundle": "m"}],
+    "streams": [{"name": "s", "topic": "t/+", "fields": ["a"], "model": "m"}],
+}
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    record.configure(parser)
+    return parser.parse_args(["-c", "edged.yaml", "-o", "c.npz", *words])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "edged.yaml").write_text(json.dumps(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def recorder(topic: str = "t") -> tuple[Recorder, Plan]:
+    source = Arrays("x")
+    made = Plan("payloads", Subscription(topic, 1), topic, source, ("x",))
+    return Recorder(source, Kept(Rule()), topic, {}), made
+
+
+def give(to: Recorder, topic: str, *values: float) -> None:
+    out = io.BytesIO()
+    np.save(out, np.float32(values))
+    to.on_message(Message(topic, out.getvalue()))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--count", "0"], ["--every", "x"], ["--max-bytes", "1 parsec"], ["--shape", "x=1,0"], ["--shape", "x="],
+     ["--dtype", "text"], ["--force", "--append"], ["--seconds", "nan"]],
+)  # fmt: skip
+def test_a_value_that_makes_no_sense_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers, sizes, shapes and dtypes are checked before anything is read."""
+    with pytest.raises((SystemExit, UsageError)):
+        parsed(*words)
+    capsys.readouterr()
+
+
+def test_sizes_and_shapes_are_read() -> None:
+    """A size with its unit or in bytes; a shape with the input's name or without."""
+    args = parsed("--max-bytes", "64MiB", "--shape", "1,2", "--shape", "a=b=1,3")
+    assert args.max_bytes == 64 << 20
+    assert dict(args.shape) == {"": (1, 2), "a=b": (1, 3)}
+    assert parsed("--max-bytes", "4096").max_bytes == 4096
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--spread"], "--spread: needs --count or --per-key, one of the two"),
+        (["--spread", "--count", "3", "--per-key", "1"], "--spread: needs --count or --per-key, one of the two"),
+        (["--shape", "x=1,1", "--shape", "x=1,1"], "--shape: is given twice for the same input"),
+        (["--input", "y", "--label", "3"], "--label: the model has an input called 'y'"),
+    ],
+)
+def test_options_that_do_not_go_together(folder: Path, words: list[str], says: str) -> None:
+    """Refused before there is a connection or a file."""
+    with pytest.raises(UsageError, match=says):
+        record.run(parsed(*words))
+    assert [path.name for path in folder.iterdir()] == ["edged.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("there", "words", "says"),
+    [
+        (None, ["--label", "1"], "c.npz has no labels"),
+        (["sit"], [], "c.npz has labels"),
+        (["sit"], ["--label", "3"], "the labels of c.npz are of another kind"),
+        ([3], ["--label", "sit"], "the labels of c.npz are of another kind"),
+    ],
+)
+def test_labels_are_of_all_samples_or_of_none(folder: Path, there: Any, words: list[str], says: str) -> None:
+    """What would make a file that --eval refuses is refused before the recording, and the file stays."""
+    np.savez(
+        folder / "c.npz", input=np.zeros((1, 1, 1), np.float32), **({} if there is None else {"y": np.array(there)})
+    )
+    before = (folder / "c.npz").read_bytes()
+    with pytest.raises(UsageError, match=says):
+        record.run(parsed("--append", *words))
+    assert (folder / "c.npz").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "dtype"),
+    [("3", 3, "int64"), ("-1", -1, "int64"), ("walk", "walk", "<U4"), ("1.5", "1.5", "<U3")],
+)
+def test_a_label_is_a_class_number_or_a_name(given: str, expected: object, dtype: str) -> None:
+    """Whole numbers are numbers, all else is a name."""
+    label = record._label(given, recorder()[1], {}, Path("c.npz"))["y"]
+    assert (label.item(), str(label.dtype)) == (expected, dtype)
+
+
+class _Transport:
+    """As much of one as the end of a recording looks at."""
+
+    def __init__(self, refused: int) -> None:
+        self._refused = refused
+
+    def stats(self) -> dict[str, int]:
+        return {"subscriptions_refused": self._refused}
+
+
+def test_a_subscription_that_the_broker_refuses_ends_it() -> None:
+    """An error at once, not an hour of silence."""
+    found, made = recorder()
+    args = parsed("--seconds", "10")
+    session = record._Session(args, record.requester("loopback://refused", {}), made, found, Told())
+    assert session._ended(_Transport(0)) == ""  # type: ignore[arg-type]
+    with pytest.raises(UnavailableError, match="refuses the subscription to t"):
+        session._ended(_Transport(1))  # type: ignore[arg-type]
+    session.seconds = 10.0
+    assert session._ended(_Transport(0)) == "--seconds"  # type: ignore[arg-type]
+
+
+def test_a_session_records_until_it_is_full() -> None:
+    """Over a transport in process: it ends by the count, and the transport is left."""
+    source = Arrays("x")
+    made = Plan("payloads", Subscription("t/#", 1), "t/#", source, ("x",))
+    found = Recorder(source, Kept(Rule(count=2)), "t/#", {})
+    sender = open_transport("loopback://full")
+    sender.start(lambda _: None, [])
+    give_now = io.BytesIO()
+    np.save(give_now, np.float32([1, 2]))
+    retained = Message("t/a", give_now.getvalue(), retain=True)
+    sender.publish(retained)  # stale: counted, not recorded
+    requester = record.requester("loopback://full", {})
+    session = record._Session(parsed(), requester, made, found, Told())
+    session._connect = lambda: [sender.publish(Message(f"t/{n}", give_now.getvalue())) for n in range(4)]  # type: ignore[assignment,method-assign,return-value]
+    assert session.record() == "--count"
+    assert (found.kept.count, found.source.counters()["retained"]) == (2, 1)
+    sender.stop()
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_a_signal_is_a_word_and_handlers_are_put_back(number: signal.Signals, name: str) -> None:
+    """While it lasts a signal ends nothing by itself; afterwards all is as it was."""
+    before = signal.getsignal(number)
+    with Told() as told:
+        os.kill(os.getpid(), number)
+        assert told.name == name
+    assert signal.getsignal(number) is before
+
+
+def test_nothing_recorded_says_what_came() -> None:
+    """No message at all, and messages that were not usable, are two mistakes with two messages."""
+    found, made = recorder()
+    with pytest.raises(BadDataError, match=r"t: no message came until Ctrl-C \(does anything publish there"):
+        record._samples(found, made, Path("c.npz"), "Ctrl-C")
+    found.on_message(Message("t", b"rubbish"))
+    with pytest.raises(BadDataError, match=r"t: nothing was recorded: 1 messages \(1 bad\) \(t: not a \.npy stream\)"):
+        record._samples(found, made, Path("c.npz"), "Ctrl-C")
+
+
+def summary(*, before: int = 0) -> Summary:
+    found, made = recorder("#")
+    for n in range(30):
+        give(found, f"key-{n % 25:02}", n, -n)
+    found.on_message(Message("key-00", b"rubbish"))
+    return Summary(Path("c.npz"), made, found, "Ctrl-C", 61.5, 2, found.kept.samples(), before)
+
+
+def test_the_summary_tells_all_that_was_not_recorded() -> None:
+    """The file, dtype, shape and range, the keys with most samples first, what was not usable and when it was deaf."""
+    lines = summary(before=5).as_text().splitlines()
+    assert lines[0] == "c.npz: 30 samples of payloads in 62 s, 35 with those before (ended by Ctrl-C)"
+    assert lines[1] == "  x    float32 2, -29 to 29"
+    assert lines[2] == "  key  key-00: 2"
+    assert "  key  and 5 more" in lines
+    assert "       1 not usable" in lines
+    assert "       key-00: not a .npy stream" in lines
+    assert "       2 times without a connection: messages of that time are missing" in lines
+
+
+def test_the_summary_as_json_is_complete() -> None:
+    """Counts agree with each other, and no number is hidden in a sentence."""
+    facts = json.loads(summary().as_json())
+    assert (facts["samples"], facts["samples_in_file"], facts["messages"]) == (30, 30, 31)
+    assert sum(facts["keys"].values()) == 30
+    assert len(facts["keys"]) == 25
+    assert facts["arrays"] == [{"name": "x", "dtype": "float32", "shape": [2], "minimum": -29.0, "maximum": 29.0}]
+    assert (facts["counters"]["bad"], facts["disconnects"], facts["ended_by"]) == (1, 2, "Ctrl-C")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_for_terminals() -> None:
+    """One line that is redrawn, with samples, keys, rate and trouble; nothing at all in a pipe or a log."""
+    found, _ = recorder("#")
+    for n in range(4):
+        give(found, f"k{n % 2}", n)
+    screen, pipe = _Terminal(), io.StringIO()
+    for stream in (screen, pipe):
+        progress = Progress(stream, "payloads from #", 10)
+        progress.show(found, 2.0, "gone\x1b[2J")
+        progress.done()
+    assert "\r\x1b[K4 of 10 samples, 2 keys, 2.0/s, no connection: gone[2J, 2 s" in screen.getvalue()
+    assert pipe.getvalue() == ""
