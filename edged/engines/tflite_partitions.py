@@ -6,7 +6,9 @@ Bodies of WHILE, IF and CALL_ONCE are graphs of their own and are not looked at.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -67,18 +69,13 @@ def cut(graph: Graph, wanted: Sequence[bool]) -> tuple[int, ...]:
     inputs are there, the first decides whether the next piece is the delegate's; every op that is ready and of that
     kind joins it, later ones too. Ops with side effects keep their order.
     """
-    waiting = _Waiting(graph)
-    left, taken, number = list(range(len(graph.ops))), [CPU] * len(graph.ops), 0
-    while left:
-        piece = waiting.piece(left, wanted)
-        if not piece:  # a graph whose ops wait for each other, which no converter writes
-            break
+    waiting, taken, number = _Waiting(graph, wanted), [CPU] * len(graph.ops), 0
+    # Ops that wait for each other, which no converter writes, stay on the CPU.
+    while piece := waiting.piece():
         if wanted[piece[0]]:
             for index in piece:
                 taken[index] = number
             number += 1
-        done = set(piece)
-        left = [index for index in left if index not in done]
     return tuple(taken)
 
 
@@ -89,28 +86,39 @@ def cut_in_order(wanted: Sequence[bool]) -> tuple[int, ...]:
 
 
 class _Waiting:
-    """Tells which ops are ready: their inputs are there, and the op with side effects before them has run."""
+    """Tells which ops are ready: their inputs are there, and the op with side effects before them has run.
 
-    def __init__(self, graph: Graph) -> None:
-        self._ops = graph.ops
-        self._missing = {tensor for op in graph.ops for tensor in op.outputs}
-        effects = [index for index, op in enumerate(graph.ops) if _has_effects(graph, op)]
-        self._after = {later: earlier for earlier, later in pairwise(effects)}
-        self._run: set[int] = set()
+    Each op is touched once for each op it waits for, however many pieces there are.
+    """
 
-    def piece(self, left: Sequence[int], wanted: Sequence[bool]) -> list[int]:
-        """Return the ops of the next piece, in the order they run: all of one kind."""
+    def __init__(self, graph: Graph, wanted: Sequence[bool]) -> None:
+        self._wanted = wanted
+        maker = {tensor: index for index, op in enumerate(graph.ops) for tensor in op.outputs}
+        waits = [{maker[tensor] for tensor in op.inputs if tensor in maker} for op in graph.ops]
+        for earlier, later in pairwise(index for index, op in enumerate(graph.ops) if _has_effects(graph, op)):
+            waits[later].add(earlier)
+        self._left = [len(before) for before in waits]
+        self._freed: dict[int, list[int]] = defaultdict(list)
+        for index, before in enumerate(waits):
+            for earlier in before:
+                self._freed[earlier].append(index)
+        self._ready: dict[bool, list[int]] = {True: [], False: []}  # heaps, for the ops run in the file's order
+        for index, count in enumerate(self._left):
+            if not count:
+                heappush(self._ready[wanted[index]], index)
+
+    def piece(self) -> list[int]:
+        """Return the ops of the next piece, in the order they run: all of one kind. Empty at the end."""
+        ready = min(filter(None, self._ready.values()), key=lambda heap: heap[0], default=[])
         piece: list[int] = []
-        for index in left:
-            if self._ready(index) and (not piece or wanted[index] == wanted[piece[0]]):
-                piece.append(index)
-                self._run.add(index)
-                self._missing.difference_update(self._ops[index].outputs)
+        while ready:
+            index = heappop(ready)
+            piece.append(index)
+            for later in self._freed[index]:
+                self._left[later] -= 1
+                if not self._left[later]:
+                    heappush(self._ready[self._wanted[later]], later)
         return piece
-
-    def _ready(self, index: int) -> bool:
-        before = self._after.get(index)
-        return self._missing.isdisjoint(self._ops[index].inputs) and (before is None or before in self._run)
 
 
 def _has_effects(graph: Graph, op: Op) -> bool:
