@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from converters import compat, golden, histograms
+from converters import compat, coverage, golden, histograms
 from converters.child import OnStage
 from converters.compat import Target
 from converters.found import Converted
@@ -164,6 +164,7 @@ class _Trial:
         enough = len(refused) < len(on_device) and not self._bench.strict
         reasons = [] if enough else _reasons(on_device, why)
         reasons += [f"{run.runtime} {run.reason}" for run in by_table if run.state == REFUSED]
+        reasons += self._useless()
         notes = [f"{run.runtime} cannot serve this model: {run.reason}" for run in refused] if enough else []
         return Attempt(
             self._options.quantize,
@@ -185,6 +186,12 @@ class _Trial:
             for j in judged
             if j.target not in proven
         ]
+
+    def _useless(self) -> list[str]:
+        """Return the delegates that a person named and that take nothing of the model, by their documents."""
+        named = compat.delegates(self._bench.fleet)
+        told = coverage.documented(coverage.read(self._model)) if named else ()
+        return [f"{c.delegate} {c.reason}" for c in told if c.delegate in named and not c.taken]
 
     def _made(
         self,

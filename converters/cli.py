@@ -53,6 +53,11 @@ targets
   is enough, the others are warnings. Op versions are checked against a table measured from the runtimes; where a
   runtime lacks one, the model is converted again with settings that it takes, if there are any.
 
+  A delegate that is named must take some of the model.
+
+  --allow-flex and --allow-custom let ops stay that TFLite lacks. A runtime here must still run them: the Python
+  packages bring a few custom ops along, and no Flex delegate.
+
 gates
   Each output is compared with the SavedModel on every runtime: cosine; argmax agreement of classes; F1 of scores in 0
   to 1 (--threshold); with labels in --eval the loss of accuracy, or the growth of the mean absolute error.
@@ -105,7 +110,7 @@ def _configure_model(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--target", action="append", default=[], metavar="NAME", help="a runtime or delegate of the fleet (below)"
     )
-    group.add_argument("--allow-flex", action="store_true", help="let ops of TensorFlow stay, which few devices run")
+    group.add_argument("--allow-flex", action="store_true", help="let ops of TensorFlow stay, for a runtime with Flex")
     group.add_argument("--allow-custom", action="append", default=[], metavar="OP", help="let this custom op stay")
 
 
@@ -123,7 +128,9 @@ def _configure_data(group: argparse._ArgumentGroup) -> None:
         "--preprocess", default="", metavar="FILE", help="YAML: how an image becomes the input; see below"
     )
     group.add_argument("--postprocess", default="", metavar="FILE", help="YAML: softmax, top_k, threshold (below)")
-    group.add_argument("--min-agreement", type=_share, metavar="X", help="least argmax agreement of a classifier")
+    group.add_argument(
+        "--min-agreement", type=_share, metavar="X", help="least argmax agreement of classes, or F1 of scores"
+    )
     group.add_argument("--max-error", type=_not_negative, metavar="X", help="largest absolute error of any output")
     group.add_argument(
         "--max-accuracy-loss",

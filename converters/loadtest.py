@@ -5,6 +5,7 @@ A child runs the model twice: with the runtime's own kernels (the reference), an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from edged.engines import tflite_runtime
 from edged.errors import BadDataError, EdgedError, UnavailableError
 
 _MODULE = "converters.loadtest"
+_NODE = re.compile(r"Node number \d+ \((\w+)\)")
 Arrays = dict[str, Array]
 
 
@@ -102,10 +104,8 @@ def _work(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any
     on_stage(f"loading the model on {job['runtime']}")
     runtime = tflite_runtime.by_name(job["runtime"])
     module, model = runtime.module(), Path(job["model"]).read_bytes()
-    resolvers = {
-        "reference": module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        "default": module.OpResolverType.AUTO,
-    }
+    kind = module.OpResolverType
+    resolvers = {"reference": kind.BUILTIN_WITHOUT_DEFAULT_DELEGATES, "default": kind.AUTO}
     runners = {name: _Runner(module, model, job["signature"], resolver) for name, resolver in resolvers.items()}
     on_stage(f"running the model on {job['runtime']}")
     for name, runner in runners.items():
@@ -159,7 +159,11 @@ class _Runner:
 
 
 def _one_line(exc: BaseException) -> str:
-    return " ".join(str(exc).split()) or type(exc).__name__
+    text = " ".join(str(exc).split()) or type(exc).__name__
+    if "Select TensorFlow op(s)" in text:
+        # The runtimes say it in five lines, with advice for Android; which op it is stands at the end.
+        return f"it has no Flex delegate, which {''.join(_NODE.findall(text)[-1:]) or 'the model'} needs"
+    return text
 
 
 if __name__ == "__main__":

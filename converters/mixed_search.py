@@ -159,12 +159,12 @@ class Search:
     def _assemble(self) -> list[Unit]:
         """Step 3: return the fewest units, of those that cost most, which pass when they are float."""
         order = sorted(self.units, key=self._usefulness)
-        # Units that fail alone must be float in any case.
-        low, high = 0, len(order)
-        guess = max(1, sum(not unit.trial.passed for unit in order))
-        while high - low > 1 or guess:
-            middle, guess = (guess or (low + high) // 2), 0
+        # Units that fail alone must be float in any case, and often they are enough.
+        failing = sum(not unit.trial.passed for unit in order)
+        low, middle, high = max(0, failing - 1), max(1, failing), len(order)
+        while high - low > 1:
             low, high = (low, middle) if self._try(self._closed(order[:middle])).passed else (middle, high)
+            middle = (low + high) // 2
         return order[:high]
 
     def _usefulness(self, unit: Unit) -> tuple[bool, float, tuple[int, ...]]:

@@ -3,17 +3,14 @@
 dense     Keras 3, 16 → 8 relu → 4 softmax, saved by tf.saved_model.save: the converter's own reader finds no weights
 wide      Keras 3 export, 32 → 64 → 4 softmax: dense weights large enough for the dynamic range
 two       signature `predict`, inputs z and a (in this order), outputs z_diff = z - a, a_sum = z + a, m_first = z
-many      signatures text (a string input), inverse (an op that TFLite lacks), open (open shape)
-nothing   no signature
+many      signatures text (a string input), inverse (an op that TFLite lacks), open (open shape);  nothing: none
 gru       a bidirectional GRU: the TensorFlow converter dies of it with int8
-counter   keeps a running sum
+counter   keeps a running sum;  gray: uint8 image [?, 8, 6, 1] → mean / 255
 ids       int32 and float inputs with a batch of any size; outputs o (float) and k = argmax (int64)
-gray      uint8 image [?, 8, 6, 1] → mean / 255
 first     TensorFlow 1, handles for variables: tags `train` (signatures predict, words) and `gpu,serve` (predict)
 oldest    TensorFlow 1, variables of the first kind, a table and an empty tag set: predict (x → y), words
 slots     Keras 2 with its optimizer's slots, 16 → 4; slots_answers.npz: x and y, by Keras 2 itself
-masked    an infinite constant before a softmax
-sick      weights with NaN and infinity
+masked    an infinite constant before a softmax;  sick: weights with NaN and infinity
 texts     signatures classes (an output of text), good, other, words (an input of text)
 k3.keras, k3.h5, k3_gru.keras   Keras 3;  k2.h5, k2_lstm.keras   Keras 2: the LSTM is one that Keras 3 cannot read
 lambda.keras, custom.keras, unbuilt.keras, old_lambda.h5   what must be refused
@@ -168,8 +165,7 @@ gru.save(out + "/k3_gru.keras")
 answered("k3_gru.keras", gru, series)
 
 class Own(layers.Layer):
-    def call(self, t):
-        return t * 2
+    call = lambda self, t: t * 2
 
 keras.Sequential([keras.Input((3,)), Own()]).save(out + "/custom.keras")
 keras.Sequential([keras.Input((3,)), layers.Lambda(lambda t: t, name="same")]).save(out + "/lambda.keras")
@@ -267,10 +263,7 @@ def made() -> Path:
 
 def refusals(jobs: list[dict[str, Any]], folder: Path) -> list[tuple[str, str]]:
     """Run jobs of converters.work in one TensorFlow child; return (error class, message) of each, or two blanks."""
-    file = folder / "jobs.json"
-    file.write_text(json.dumps(jobs))
-    _child(_REFUSALS, str(file))
-    return [(name, text) for name, text in json.loads(Path(f"{file}.out").read_text())]
+    return [(name, text) for name, text in _jobs(_REFUSALS, jobs, folder)]
 
 
 def loads(jobs: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
@@ -278,11 +271,16 @@ def loads(jobs: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
 
     Returns of each: error (class and text), source, notes, inputs, and folder with MODE.tflite and answers.npz.
     """
+    found = _jobs(_LOADS, jobs, folder)
+    return [{**one, "folder": folder / f"jobs.json.{number}"} for number, one in enumerate(found)]
+
+
+def _jobs(source: str, jobs: list[dict[str, Any]], folder: Path) -> list[Any]:
     file = folder / "jobs.json"
     file.write_text(json.dumps(jobs))
-    _child(_LOADS, str(file))
-    found = json.loads(Path(f"{file}.out").read_text())
-    return [{**one, "folder": Path(f"{file}.{number}")} for number, one in enumerate(found)]
+    _child(source, str(file))
+    found: list[Any] = json.loads(Path(f"{file}.out").read_text())
+    return found
 
 
 def _child(source: str, *args: str) -> None:

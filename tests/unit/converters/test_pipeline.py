@@ -261,6 +261,14 @@ def test_a_runtime_of_the_fleet_must_pass(options: Options, monkeypatch: pytest.
         run(old, monkeypatch, expected)
 
 
+def test_a_delegate_of_the_fleet_must_take_something(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A float model for an Edge TPU would run on the CPU in silence: refused, as Coral's table of ops says."""
+    given = dataclasses.replace(options, targets=("edgetpu",))
+    with pytest.raises(RefusedError, match="edgetpu takes no op; FULLY_CONNECTED"):
+        run(given, monkeypatch, tinymodel.dense_expected(X))
+    run(dataclasses.replace(options, targets=("gpu",)), monkeypatch, tinymodel.dense_expected(X))
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
