@@ -30,9 +30,12 @@ def modes(options: Options) -> tuple[str, ...]:
 
 
 def wants_mixed(options: Options, attempts: Sequence[Attempt]) -> bool:
-    """Whether `auto` should search for layers to keep float: int8 was tried, and missed a gate."""
-    int8 = next((attempt for attempt in attempts if attempt.quantize == "int8"), None)
-    return int8 is not None and int8.state == "refused" and bool(int8.targets) and options.io == "float"
+    """Whether `auto` should search for layers to keep float: int8 was tried and refused, and the float model is sound.
+
+    What kills the converter in int8 would kill it again.
+    """
+    states = {attempt.quantize: attempt.state for attempt in attempts}
+    return options.io == "float" and states.get("int8") == "refused" and states.get("none") == "passed"
 
 
 def choose(attempts: Sequence[Attempt]) -> Attempt | None:

@@ -7,7 +7,6 @@ the runtime costs one restart, and is told as an error of that file alone.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from edged.engines import tflite_runtime
 from edged.errors import EdgedError, UnavailableError
 
 _MODULE = "converters.evaluator"
-# The child's end of the pair: what it reads and writes is a JSON object a line.
+# Requests and answers are JSON objects, one a line, over a pair of sockets; files and arrays lie in the folder.
 _CANDIDATE, _ANSWERS, _LOG = "candidate.tflite", "answers.npz", "log"
 
 
@@ -135,7 +134,6 @@ def main() -> None:
     """Read the arguments that `Evaluator` gave, and serve."""
     folder, descriptor, runtime, inputs = sys.argv[1:]
     with socket.socket(fileno=int(descriptor)) as end, end.makefile("rw") as lines:
-        os.set_inheritable(int(descriptor), False)  # noqa: FBT003  # positional in the standard library
         _serve(Path(folder), lines, tflite_runtime.by_name(runtime), load(Path(inputs)))
 
 

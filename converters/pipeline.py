@@ -205,4 +205,4 @@ def _failed(mode: str, outcome: EdgedError | DiedError) -> Attempt:
     if isinstance(outcome, DiedError):
         what = outcome.reason if outcome.killed else f"{outcome.reason}\n{outcome.log}"
         return Attempt(mode, "died", (f"the converter {what}",))
-    return Attempt(mode, "refused", (str(outcome),))
+    return Attempt(mode, "refused", (outcome.what + (f" ({outcome.hint})" if outcome.hint else ""),))

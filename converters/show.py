@@ -20,6 +20,7 @@ _FIGURES = (
 # What tells most about an attempt in one number, in this order.
 _HEADLINES = ("accuracy", "mae", "agreement", "f1", "equal", "cosine")
 _LAYERS = 8
+_NAMES = 6
 
 
 class Progress:
@@ -188,7 +189,12 @@ def _coverage_rows(rows: Sequence[Coverage]) -> list[tuple[str, ...]]:
     table: list[tuple[str, ...]] = [("delegate", "", "takes", "parts", "left to the CPU")]
     for row in rows:
         told = f"measured, {row.source}" if row.how == "measured" else row.how
-        left = ", ".join(refusal.op for refusal in row.refused)
+        left = _some(list(dict.fromkeys(refusal.op for refusal in row.refused)))
         takes = "-" if row.reason else f"{row.taken} of {row.total} ops"
         table.append((row.delegate, told, takes, str(row.partitions), row.reason or left))
     return table
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return ", ".join(names[:_NAMES]) + more

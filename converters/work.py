@@ -103,32 +103,28 @@ class _Task:
         (folder / conversions.RESULT).write_text(json.dumps(result))
 
     def _converted(self, options: Options, folder: Path) -> Converted:
-        model, flags, found = self._file(options, folder)
-        facts = truth.read(model, options.quantize)
-        loaded = self.loaded
-        notes = truth.check(
-            facts,
-            loaded.inputs,
-            loaded.outputs,
-            options.quantize,
-            allow_flex=options.allow_flex,
-            allow_custom=options.allow_custom,
-        )
+        """Convert, and once more with compatible flags where a runtime of the fleet lacks an op's version."""
+        made = self._checked(options, folder, compat.CompatFlags())
+        needs = compat.needs(made.facts, options.allow_custom)
+        cure = compat.cure(compat.judge(*needs, compat.targets(options.targets)), options.quantize)
+        # A search has run its files on the runtimes themselves.
+        if cure is None or options.quantize == "mixed":
+            return made
+        self.on_stage(f"converting to {options.quantize} again: {', '.join(cure.words())}")
+        try:
+            return self._checked(options, folder, cure)
+        except BadDataError as exc:
+            note = f"{', '.join(cure.words())}: would load on more runtimes, but {exc.what}"
+            return dataclasses.replace(made, notes=(*made.notes, note))
+
+    def _checked(self, options: Options, folder: Path, flags: compat.CompatFlags) -> Converted:
+        """Convert once; the file is kept when it is what was asked for. Raises BadDataError when it is not."""
+        model, found = self._once(options, folder, flags)
+        facts, loaded = truth.read(model, options.quantize), self.loaded
+        inputs, outputs, flex, custom = loaded.inputs, loaded.outputs, options.allow_flex, options.allow_custom
+        notes = truth.check(facts, inputs, outputs, options.quantize, allow_flex=flex, allow_custom=custom)
         (folder / conversions.MODEL).write_bytes(model)
         return Converted(options.quantize, facts, flags.words(), found, (*flags.words(), *notes))
-
-    def _file(self, options: Options, folder: Path) -> tuple[bytes, compat.CompatFlags, MixedSearch | None]:
-        """Return the file, made again with compatible flags where a runtime of the fleet lacks an op's version."""
-        flags = compat.CompatFlags()
-        model, found = self._once(options, folder, flags)
-        facts = truth.read(model)
-        judged = compat.judge(*compat.needs(facts, options.allow_custom), compat.targets(options.targets))
-        cure = compat.cure(judged, options.quantize)
-        if cure is None:
-            return model, flags, found
-        self.on_stage(f"converting to {options.quantize} again: {', '.join(cure.words())}")
-        model, found = self._once(options, folder, cure)
-        return model, cure, found
 
     def _once(self, options: Options, folder: Path, flags: compat.CompatFlags) -> tuple[bytes, MixedSearch | None]:
         if options.quantize != "mixed":

@@ -50,13 +50,16 @@ def test_a_mode_that_more_runtimes_take_goes_before_a_smaller_one() -> None:
     assert chosen(attempt("none", 400), attempt("int8", 100, runtimes=1)) == "none"
 
 
-def test_mixed_is_searched_where_int8_missed_a_gate() -> None:
-    """Not where it passed, nor where it could not be converted or killed the converter."""
-    assert choose.wants_mixed(options(), [attempt("int8", 100, state="refused")])
-    assert not choose.wants_mixed(options(), [attempt("int8", 100)])
-    assert not choose.wants_mixed(options(), [attempt("int8", 100, state="died")])
-    assert not choose.wants_mixed(options(), [Attempt("int8", "refused", ("cannot be converted",))])
-    assert not choose.wants_mixed(options(), [attempt("none", 100, state="refused")])
+def test_mixed_is_searched_where_int8_was_refused() -> None:
+    """Not where it passed or killed the converter, nor for a model that is not sound as it is."""
+    sound = attempt("none", 400)
+    assert choose.wants_mixed(options(), [sound, attempt("int8", 100, state="refused")])
+    assert choose.wants_mixed(options(), [sound, Attempt("int8", "refused", ("EXP has no int8 kernel",))])
+    assert not choose.wants_mixed(options(), [sound, attempt("int8", 100)])
+    assert not choose.wants_mixed(options(), [sound, attempt("int8", 100, state="died")])
+    assert not choose.wants_mixed(options(io="quantized"), [sound, attempt("int8", 100, state="refused")])
+    unsound = attempt("none", 400, state="refused")
+    assert not choose.wants_mixed(options(), [unsound, attempt("int8", 100, state="refused")])
 
 
 def test_advice_names_what_passes() -> None:
