@@ -149,7 +149,7 @@ def log_tail(folder: Path, lines: int = _LOG_LINES) -> str:
 
 def main(work: Work) -> None:
     """Be the child: read the job, do `work` in its folder, write its result or the EdgedError it raised."""
-    _die_with_parent()
+    die_with_parent()
     folder, descriptor = Path(sys.argv[1]), int(sys.argv[2])
     job = json.loads((folder / "job.json").read_text())
     with os.fdopen(descriptor, "w", buffering=1) as stages:
@@ -164,7 +164,7 @@ def main(work: Work) -> None:
     (folder / "result.json").write_text(json.dumps(result))
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Let the kernel end this process when its parent is killed: nobody else would (Linux; see prctl(2))."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

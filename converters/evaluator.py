@@ -14,10 +14,8 @@ from pathlib import Path
 from subprocess import Popen
 from typing import IO, Any
 
-import numpy as np
-
 from converters import child
-from converters.loadtest import Arrays, load, save
+from converters.loadtest import Arrays, Runner, load, save
 from converters.samples import Array
 from edged import childprocess
 from edged.engines import tflite_runtime
@@ -105,7 +103,8 @@ def _serve(folder: Path, lines: IO[str], runtime: tflite_runtime.Runtime, sample
     module = runtime.module()
     for line in lines:
         try:
-            save(folder / _ANSWERS, _answers(module, (folder / _CANDIDATE).read_bytes(), json.loads(line), samples))
+            model, signature = (folder / _CANDIDATE).read_bytes(), json.loads(line)["signature"]
+            save(folder / _ANSWERS, Runner(module, model, signature, module.OpResolverType.AUTO).run(samples))
             answer: dict[str, Any] = {}
         except EdgedError as exc:
             answer = {"error": child.plain_error(exc)}
@@ -113,25 +112,9 @@ def _serve(folder: Path, lines: IO[str], runtime: tflite_runtime.Runtime, sample
         lines.flush()
 
 
-def _answers(module: Any, model: bytes, request: Mapping[str, str], samples: Mapping[str, Array]) -> Arrays:
-    try:
-        interpreter = module.Interpreter(model_content=model)
-        interpreter.allocate_tensors()
-        runner = interpreter.get_signature_runner(request["signature"])
-        count = len(next(iter(samples.values())))
-        answers = [_copied(runner(**{name: a[i] for name, a in samples.items()})) for i in range(count)]
-        return {name: np.stack([answer[name] for answer in answers]) for name in sorted(answers[0])}
-    # SystemError: tflite-runtime on numpy 2
-    except (RuntimeError, ValueError, SystemError, MemoryError) as exc:
-        raise UnavailableError("model", f"does not run: {' '.join(str(exc).split()) or type(exc).__name__}") from exc
-
-
-def _copied(answer: Mapping[str, Any]) -> Arrays:
-    return {name: np.array(value) for name, value in answer.items()}
-
-
 def main() -> None:
     """Read the arguments that `Evaluator` gave, and serve."""
+    child.die_with_parent()
     folder, descriptor, runtime, inputs = sys.argv[1:]
     with socket.socket(fileno=int(descriptor)) as end, end.makefile("rw") as lines:
         _serve(Path(folder), lines, tflite_runtime.by_name(runtime), load(Path(inputs)))

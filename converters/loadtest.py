@@ -106,20 +106,20 @@ def _work(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any
     module, model = runtime.module(), Path(job["model"]).read_bytes()
     kind = module.OpResolverType
     resolvers = {"reference": kind.BUILTIN_WITHOUT_DEFAULT_DELEGATES, "default": kind.AUTO}
-    runners = {name: _Runner(module, model, job["signature"], resolver) for name, resolver in resolvers.items()}
+    runners = {name: Runner(module, model, job["signature"], resolver) for name, resolver in resolvers.items()}
     on_stage(f"running the model on {job['runtime']}")
     for name, runner in runners.items():
         save(folder / f"{name}.npz", runner.run(load(folder / "golden.npz")))
     evaluation = load(folder / "evaluation.npz")
     # Fresh ones: a model may keep state from sample to sample, and the SavedModel began here too.
-    as_device = _Runner(module, model, job["signature"], resolvers["default"])
+    as_device = Runner(module, model, job["signature"], resolvers["default"])
     save(folder / "answers.npz", as_device.run(evaluation))
     if job["first"]:
-        save(folder / "own.npz", _Runner(module, model, job["signature"], resolvers["reference"]).run(evaluation))
+        save(folder / "own.npz", Runner(module, model, job["signature"], resolvers["reference"]).run(evaluation))
     return {"version": runtime.version, "p50_us": as_device.p50_us}
 
 
-class _Runner:
+class Runner:
     """One model on one runtime, by signature name; samples run in order, from the model's first state."""
 
     def __init__(self, module: Any, model: bytes, signature: str, resolver: Any) -> None:
@@ -139,6 +139,7 @@ class _Runner:
         return round(float(np.median(warm)) / 1000, 1)
 
     def run(self, samples: Mapping[str, Array]) -> Arrays:
+        """Return output name → [count, *shape]. Raises UnavailableError where it fails, BadDataError for odd shapes."""
         count = len(next(iter(samples.values())))
         answers = [self._one({name: array[i] for name, array in samples.items()}) for i in range(count)]
         for name in answers[0]:

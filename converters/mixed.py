@@ -18,9 +18,9 @@ from converters.compat import CompatFlags
 from converters.evaluator import Evaluator
 from converters.judge import Judge
 from converters.mixed_graph import Layer, layers
-from converters.mixed_search import DEAD, Search, Trial
+from converters.mixed_search import Search, Trial
 from converters.options import Options
-from converters.report import MixedSearch
+from converters.report import NOT_RUN, MixedSearch
 from converters.samples import Samples
 from converters.savedmodel import Loaded
 from edged.engines import tflite_file, tflite_runtime
@@ -46,7 +46,7 @@ def search(
     Raises BadDataError where the converter refuses the model, UnavailableError where no runtime is installed.
     """
     on_stage("calibrating for mixed precision")
-    quantizer = _Quantizer.calibrated(loaded, options, samples, folder, flags or CompatFlags())
+    quantizer = _Quantizer.calibrated(loaded, options, samples, flags or CompatFlags())
     names = runtimes or tuple(runtime.name for runtime in tflite_runtime.installed())
     graph = tflite_file.read(quantizer.model).graphs[0]
     with ExitStack() as stack:
@@ -78,7 +78,7 @@ def search(
 def _told(best: Trial) -> str:
     if best.passed:
         return f"smallest that passes {best.size:,} bytes"
-    return f"none passes yet, {_SCORE} {best.score:.3g}" if best.score > DEAD else "none runs yet"
+    return f"none passes yet, {_SCORE} {best.score:.3g}" if best.score > NOT_RUN else "none runs yet"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,12 +89,10 @@ class _Quantizer:
     flags: CompatFlags
 
     @classmethod
-    def calibrated(
-        cls, loaded: Loaded, options: Options, samples: Samples | None, folder: Path, flags: CompatFlags
-    ) -> _Quantizer:
+    def calibrated(cls, loaded: Loaded, options: Options, samples: Samples | None, flags: CompatFlags) -> _Quantizer:
         from tensorflow.lite.python.convert import ConverterError  # noqa: PLC0415  # child process only
 
-        converter = quantize.converter(loaded, options, samples, folder, flags)
+        converter = quantize.converter(loaded, options, samples, flags)
         # As tf.lite.experimental.QuantizationDebugger does it; there is no public name.
         converter._experimental_calibrate_only = True  # noqa: SLF001
         try:
@@ -150,4 +148,4 @@ class _Court:
         try:
             return self._judge.score(evaluator.run(model, facts.signature), facts.outputs)
         except (UnavailableError, BadDataError):
-            return DEAD, False
+            return NOT_RUN, False

@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from converters.mixed_graph import Layer, closed, described, float_bytes
-from converters.report import LayerCost
+from converters.report import NOT_RUN, LayerCost
 
-# The score of a file that does not run, or answers NaN; no other is below it.
-DEAD = -1000.0
 # The share of the budget that goes into step 2, and into how many segments a long graph is cut at first.
 _RANKING, _SEGMENTS = 0.6, 8
 # A segment that passes alone is halved only where it takes this share of what all layers together take.
@@ -65,7 +63,7 @@ class Search:
     """
 
     def __init__(self, layers: Sequence[Layer], make: Make, measure: Measure, budget: int, tell: Tell) -> None:
-        self.model, self.best = b"", Trial(frozenset(), DEAD, passed=False, size=0)
+        self.model, self.best = b"", Trial(frozenset(), NOT_RUN, passed=False, size=0)
         self.uniform, self.units = self.best, list[Unit]()
         self.tried = 0
         self._layers, self._make, self._measure, self._budget, self._tell = layers, make, measure, budget, tell
@@ -118,11 +116,11 @@ class Search:
         try:
             model = self._make([self._layers[number] for number in sorted(floats)])
         except RuntimeError:
-            return self._keep(Trial(floats, DEAD, passed=False, size=0), b"")
+            return self._keep(Trial(floats, NOT_RUN, passed=False, size=0), b"")
         if below is not None and len(model) >= below:
-            return Trial(floats, DEAD, passed=False, size=len(model))
+            return Trial(floats, NOT_RUN, passed=False, size=len(model))
         score, passed = self._measure(model)
-        return self._keep(Trial(floats, max(score, DEAD), passed, len(model)), model)
+        return self._keep(Trial(floats, max(score, NOT_RUN), passed, len(model)), model)
 
     def _keep(self, trial: Trial, model: bytes) -> Trial:
         self._known[trial.floats] = trial

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,15 +37,15 @@ _KNOWN = (
 )
 
 
-def convert(loaded: Loaded, options: Options, samples: Samples | None, folder: Path, flags: CompatFlags) -> bytes:
-    """Return the model, converted in the mode `options.quantize`. `folder` is for files on the way, of every mode.
+def convert(loaded: Loaded, options: Options, samples: Samples | None, flags: CompatFlags) -> bytes:
+    """Return the model, converted in the mode `options.quantize`.
 
     samples: what calibrates, for the modes that need it. flags: what makes the file load on older runtimes.
     Raises BadDataError with the converter's reason, naming the ops that TFLite does not have.
     """
     from tensorflow.lite.python.convert import ConverterError  # noqa: PLC0415  # child process only
 
-    made = converter(loaded, options, samples, folder, flags)
+    made = converter(loaded, options, samples, flags)
     try:
         return _with_float_ops(made, flags) if flags.float_ops and options.quantize in _INT8 else bytes(made.convert())
     except (ConverterError, RuntimeError, ValueError) as exc:
@@ -72,7 +71,6 @@ def converter(
     loaded: Loaded,
     options: Options,
     samples: Samples | None,
-    folder: Path,  # noqa: ARG001  # a place for files on the way, which nothing needs today
     flags: CompatFlags,
 ) -> Any:
     """Return the tf.lite.TFLiteConverter that `convert` uses, ready to convert; parameters as there."""

@@ -14,6 +14,9 @@ from converters.parity import OutputParity
 from converters.truth import Facts
 from edged.bundle import Calibration
 
+# The score of a file that a runtime does not run: a number, for JSON has no infinity.
+NOT_RUN = -1000.0
+
 
 @dataclass(frozen=True)
 class Pinned:
@@ -113,9 +116,10 @@ class LayerError:
 
 @dataclass(frozen=True)
 class LayerCost:
-    """What one layer costs the accuracy: the score with all layers int8 but this one, and the bytes that takes.
+    """What one layer costs the accuracy, or a run of them: `a … b (7 layers)`, op `5x CONV_2D, 2x NEG`.
 
-    score: see MixedSearch. gained: how much better than with every layer int8.
+    score: with this layer int8 and all others float; see MixedSearch. gained: how much better with this one float too.
+    extra_bytes: what it takes as float16 instead of int8.
     """
 
     layer: str
@@ -128,9 +132,10 @@ class LayerCost:
 
 @dataclass(frozen=True)
 class MixedSearch:
-    """The search for the layers to keep float. score: the figure that was improved, e.g. `worst snr_db`.
+    """The search for the layers to keep float. score: the figure that was improved, in words.
 
-    tried: conversions made, of at most `budget`. uniform, final: the score with every layer int8, and of the result.
+    tried: conversions made, of at most `budget`. uniform, final: the score with every layer int8, and of the result;
+    NOT_RUN for a file that not every runtime runs.
     """
 
     score: str

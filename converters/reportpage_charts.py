@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from converters.gates import Gate
-from converters.report import Attempt, Histogram, LayerError, Report
+from converters.report import NOT_RUN, Attempt, Histogram, LayerError, Report
 from converters.reportpage_html import Html, el, folded, join, name, section
 from converters.reportpage_words import bound, count, number, percent, worst
 from edged.bundle import InputRange, TensorSpec
@@ -188,20 +188,24 @@ def mixed(attempt: Attempt) -> Html:
         return Html()
     told = (
         f"{search.tried} of at most {count(search.budget, 'conversion')} made. {search.score}: "
-        f"{number(search.uniform)} with every layer int8, {number(search.final)} in the end."
+        f"{_score(search.uniform)} with every layer int8, {_score(search.final)} in the end."
     )
     kept = sum(cost.kept_float for cost in search.costs)
-    head = ("layer", "op", "kept float", f"{search.score} if float", "gained", "extra bytes")
+    head = ("layer", "op", "kept float", f"{search.score} with it int8", "gained", "extra bytes")
     rows = [
         [
             name(c.layer),
             c.op,
             "◆ yes" if c.kept_float else "no",
-            number(c.score),
-            f"{c.gained:+.3g}",
+            _score(c.score),
+            "-" if c.score <= NOT_RUN else f"{c.gained:+.3g}",
             f"{c.extra_bytes:,}",
         ]
         for c in search.costs
     ]
-    caption = f"What a float layer costs ({kept} of {len(rows)} kept float)"
+    caption = f"What int8 costs, layer by layer ({kept} of {len(rows)} kept float)"
     return section("Mixed precision", el("p", told), folded(caption, head, rows, numbers=(3, 4, 5)))
+
+
+def _score(score: float) -> str:
+    return "does not run" if score <= NOT_RUN else number(score)

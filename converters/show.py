@@ -9,7 +9,7 @@ from typing import TextIO
 
 from converters import reportjson
 from converters.pipeline import Result
-from converters.report import Attempt, Coverage, MixedSearch, Report, TargetRun
+from converters.report import NOT_RUN, Attempt, Coverage, MixedSearch, Report, TargetRun
 from edged.bundle import TensorSpec
 from edged.commands import _text
 
@@ -146,12 +146,14 @@ def _truth(attempt: Attempt) -> Iterator[str]:
 
 def mixed(search: MixedSearch) -> Iterator[str]:
     """Yield the search for layers to keep float: what each costs."""
-    yield f"mixed precision: {search.score} {search.uniform:.4g} with every layer int8, {search.final:.4g} as it is "
+    uniform = "does not run everywhere" if search.uniform <= NOT_RUN else f"{search.score} {search.uniform:.4g}"
+    yield f"mixed precision: with every layer int8 {uniform}; as it is {search.score} {search.final:.4g} "
     yield f"({search.tried} conversions of at most {search.budget}):"
     rows = [("layer", "op", "gained", "extra bytes", "kept")]
     for cost in search.costs:
         kept = "float" if cost.kept_float else "int8"
-        rows.append((cost.layer, cost.op, f"{cost.gained:+.4g}", f"{cost.extra_bytes:,}", kept))
+        gained = "runs at all" if cost.score <= NOT_RUN else f"{cost.gained:+.4g}"
+        rows.append((cost.layer, cost.op, gained, f"{cost.extra_bytes:,}", kept))
     yield _table(rows)
 
 

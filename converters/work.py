@@ -128,7 +128,7 @@ class _Task:
 
     def _once(self, options: Options, folder: Path, flags: compat.CompatFlags) -> tuple[bytes, MixedSearch | None]:
         if options.quantize != "mixed":
-            return quantize.convert(self.loaded, options, self.data.calibration, folder, flags), None
+            return quantize.convert(self.loaded, options, self.data.calibration, flags), None
         here = {runtime.name for runtime in tflite_runtime.installed()}
         asked = {target.runtime for target in compat.targets(options.targets) if target.asked}
         return mixed.search(

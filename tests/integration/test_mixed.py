@@ -7,10 +7,12 @@ and two dense layers. One int8 scale for x loses the small numbers, so the produ
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -100,6 +102,7 @@ def _made() -> tuple[Path, dict[str, Any]]:
     """Search once for all tests; TensorFlow stays in a child."""
     require.packages("tensorflow")
     out = Path(tempfile.mkdtemp(prefix="edged-mixed-"))
+    atexit.register(shutil.rmtree, out, ignore_errors=True)
     environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": str(_ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", _WORK, str(out)],

@@ -242,7 +242,7 @@ for number, job in enumerate(jobs):
             draw = {i.name: rng.normal if i.is_float else lambda size: rng.integers(0, 9, size) for i in loaded.inputs}
             arrays = {i.name: draw[i.name](size=(9, *i.shape)).astype(i.dtype) for i in loaded.inputs}
             asked, flags = dataclasses.replace(options, quantize=mode), CompatFlags(**job["flags"])
-            model = quantize.convert(loaded, asked, Samples("random", arrays), folder, flags)
+            model = quantize.convert(loaded, asked, Samples("random", arrays), flags)
             (folder / f"{mode}.tflite").write_bytes(model)
     except Exception as exc:
         result["error"] = [type(exc).__name__, str(exc)]

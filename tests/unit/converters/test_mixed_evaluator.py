@@ -65,7 +65,7 @@ def test_a_file_with_other_inputs_is_an_error_of_that_file(evaluator: Evaluator)
     with pytest.raises(UnavailableError, match="does not run"):
         evaluator.run(difference_model(), _KEY)
     first = _pid(evaluator)
-    with pytest.raises(UnavailableError, match="does not run"):
+    with pytest.raises(UnavailableError, match="Invalid signature_key"):
         evaluator.run(add_model(3), "no_such_signature")
     assert _pid(evaluator) == first
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from converters.mixed_graph import Layer
-from converters.mixed_search import DEAD, Search, Trial
+from converters.mixed_search import Search, Trial
+from converters.report import NOT_RUN
 
 _GATE = 20.0
 
@@ -46,7 +47,7 @@ class _Model:
     def measure(self, model: bytes) -> tuple[float, bool]:
         floats = frozenset(json.loads(model))
         if floats in self.dead:
-            return DEAD, False
+            return NOT_RUN, False
         score = 100 - sum(noise for number, noise in self.noise.items() if f"l{number}" not in floats)
         return score, score >= 100 - _GATE
 
@@ -183,7 +184,7 @@ def test_a_file_that_does_not_run_is_a_failed_candidate() -> None:
     model = _Model(4, {2: 50})
     model.dead = {frozenset()}
     found = _search(model)
-    assert (found.uniform.score, _floats(found)) == (DEAD, {2})
+    assert (found.uniform.score, _floats(found)) == (NOT_RUN, {2})
 
 
 def test_a_file_that_cannot_be_made_is_a_failed_candidate() -> None:
