@@ -14,17 +14,16 @@ from converters.compat import Target
 from converters.found import Converted
 from converters.gates import OutputParity
 from converters.golden import Agreement
-from converters.judge import Judge
-from converters.limits import Limits
+from converters.judge import Evaluation, Judge
 from converters.loadtest import LoadTest, Outcome
 from converters.options import Options
-from converters.parity import Labels
 from converters.report import Attempt, TargetRun
 from converters.samples import Array
 from converters.texts import Texts
 from edged.bundle import Golden, TensorSpec
 from edged.engines import tflite_runtime
 from edged.errors import BadDataError
+from edged.limits import Limits
 
 # How a runtime was run: without any delegate, or as a device runs it (XNNPACK for the ops that it takes).
 REFERENCE: Final = "reference"
@@ -36,29 +35,18 @@ NOT_RUN: Final = "not run"
 
 @dataclass(frozen=True)
 class Bench:
-    """What every file is tried on: evaluation samples and the SavedModel's answers, name → [count, *shape].
-
-    real_data: the samples are no random ones. fleet: the targets; a runtime that a person named must pass, of those
-    that nobody named one is enough.
-    """
+    """What every file is tried on and for. fleet: the targets; a runtime that a person named must pass, of those that
+    nobody named one is enough."""
 
     options: Options
     texts: Texts
-    inputs: Mapping[str, Array]
-    floats: Mapping[str, Array]
-    labels: Labels | None
-    real_data: bool
+    evaluation: Evaluation
     fleet: tuple[Target, ...] = ()
 
     @property
     def strict(self) -> frozenset[str]:
         """The runtimes that must pass, by package name; empty: any one."""
-        return frozenset(target.runtime for target in self.fleet if target.asked and target.runtime)
-
-    @property
-    def samples(self) -> int:
-        """How many evaluation samples there are."""
-        return len(next(iter(self.inputs.values())))
+        return frozenset(compat.runtimes(self.fleet))
 
 
 @dataclass(frozen=True)
@@ -78,29 +66,32 @@ class Made:
 
 def try_out(bench: Bench, converted: Converted, model: Path, on_stage: OnStage) -> tuple[Attempt, Made | None]:
     """Try one file. Made is None where it may not ship; the Attempt says why."""
-    return _Trial(bench, converted, model).run(on_stage)
+    return _Trial(bench, converted, model, on_stage).run()
 
 
 class _Trial:
     """One file's way through the tests."""
 
-    def __init__(self, bench: Bench, converted: Converted, model: Path) -> None:
-        self._bench, self._converted, self._model = bench, converted, model
+    def __init__(self, bench: Bench, converted: Converted, model: Path, on_stage: OnStage) -> None:
+        self._bench, self._converted, self._model, self._on_stage = bench, converted, model, on_stage
+        self._limits = Limits(bench.options.time_limit_s, bench.options.memory_limit)
         self._facts = converted.facts
         self._options = dataclasses.replace(bench.options, quantize=converted.quantize)
         self._inputs = tuple(self._spec(spec, spec.shape) for spec in self._facts.inputs)
         # An output's shape is the SavedModel's real one, for the file's may be open.
-        self._outputs = tuple(self._spec(spec, bench.floats[spec.name].shape[1:]) for spec in self._facts.outputs)
-        self._judge = Judge(bench.floats, bench.labels, self._options, bench.real_data)
+        self._outputs = tuple(
+            self._spec(spec, bench.evaluation.floats[spec.name].shape[1:]) for spec in self._facts.outputs
+        )
+        self._judge = Judge(bench.evaluation, self._options, self._facts.clamped)
 
     def _spec(self, spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
         io: Any = self._options.io if spec.scale else "float"
         return dataclasses.replace(spec, shape=shape, io=io)
 
-    def run(self, on_stage: OnStage) -> tuple[Attempt, Made | None]:
-        picked = golden.pick(self._bench.samples, self._options.golden, in_order=self._facts.stateful)
-        outcomes = self._load_test(picked, on_stage)
-        on_stage(f"comparing {self._options.quantize} with the SavedModel")
+    def run(self) -> tuple[Attempt, Made | None]:
+        picked = golden.pick(self._bench.evaluation.samples, self._options.golden, in_order=self._facts.stateful)
+        outcomes = self._load_test(picked)
+        self._on_stage(f"comparing {self._options.quantize} with the SavedModel")
         first = next((outcome for outcome in outcomes if outcome.reference is not None), None)
         if first is None:
             return self._attempt([_refused(outcome) for outcome in outcomes], "no installed runtime runs it: "), None
@@ -109,14 +100,13 @@ class _Trial:
         except BadDataError as exc:
             return Attempt(self._options.quantize, REFUSED, (f"{exc.where}: {exc.what}",), facts=self._facts), None
 
-    def _load_test(self, picked: Array, on_stage: OnStage) -> list[Outcome]:
-        everything = golden.to_model(self._bench.inputs, self._inputs)
+    def _load_test(self, picked: Array) -> list[Outcome]:
+        everything = golden.to_model(self._bench.evaluation.inputs, self._inputs)
         some = {name: array[picked] for name, array in everything.items()}
-        limits = Limits(self._options.time_limit_s, self._options.memory_limit)
-        test = LoadTest(self._model, self._facts.signature, some, everything, limits)
+        test = LoadTest(self._model, self._facts.signature, some, everything, self._limits)
         here = {runtime.name for runtime in tflite_runtime.installed()}
         # Where no runtime of the fleet is here, another one stands in for it: the table judges the fleet's own.
-        return test.run_all(self._model.parent / "runtimes", on_stage, self._bench.strict & here)
+        return test.run_all(self._model.parent / "runtimes", self._on_stage, self._bench.strict & here)
 
     def _compared(self, first: Outcome, outcomes: Sequence[Outcome], picked: Array) -> tuple[Attempt, Made | None]:
         self._check_shapes(first)
@@ -127,7 +117,9 @@ class _Trial:
         on_device = [self._on_device(outcome, wrong.get(outcome.runtime, "")) for outcome in outcomes]
         own = self._target(first.runtime, REFERENCE, first.own_kernels or {})
         attempt = self._attempt(on_device, "", own)
-        attempt = dataclasses.replace(attempt, histograms=histograms.of(self._bench.floats, self._real(first)))
+        attempt = dataclasses.replace(
+            attempt, histograms=histograms.of(self._bench.evaluation.floats, self._real(first))
+        )
         if attempt.state != PASSED:
             return attempt, None
         passed = [run for run in on_device if run.state == PASSED]
@@ -152,11 +144,11 @@ class _Trial:
 
     def _target(self, runtime: str, delegate: str, answers: Mapping[str, Array], p50_us: float = 0.0) -> TargetRun:
         try:
-            outputs = tuple(self._judge.compare(answers, self._outputs))
-            failed = self._judge.failures(answers, self._outputs)
+            verdict = self._judge.verdict(answers, self._outputs)
         except BadDataError as exc:
             return TargetRun(runtime, delegate, REFUSED, f"{exc.where}: {exc.what}", p50_us=p50_us)
-        return TargetRun(runtime, delegate, REFUSED if failed else PASSED, "; ".join(failed), outputs, p50_us)
+        why = "; ".join(verdict.failures)
+        return TargetRun(runtime, delegate, REFUSED if why else PASSED, why, verdict.outputs, p50_us)
 
     def _attempt(self, on_device: Sequence[TargetRun], why: str, own: TargetRun | None = None) -> Attempt:
         refused = [run for run in on_device if run.state != PASSED]
@@ -188,10 +180,9 @@ class _Trial:
         ]
 
     def _useless(self) -> list[str]:
-        """Return the delegates that a person named and that take nothing of the model, by their documents."""
+        """Say which delegates that a person named take nothing of the model."""
         named = compat.delegates(self._bench.fleet)
-        told = coverage.documented(coverage.read(self._model)) if named else ()
-        return [f"{c.delegate} {c.reason}" for c in told if c.delegate in named and not c.taken]
+        return coverage.useless(named, self._model, self._on_stage, self._limits, compat.runtimes(self._bench.fleet))
 
     def _made(
         self,
@@ -202,7 +193,8 @@ class _Trial:
         passed: Sequence[TargetRun],
     ) -> Made:
         bench, tolerance = self._bench, golden.tolerances(floors, agreed)
-        inputs, floats = ({name: a[picked] for name, a in group.items()} for group in (bench.inputs, bench.floats))
+        groups = (bench.evaluation.inputs, bench.evaluation.floats)
+        inputs, floats = ({name: array[picked] for name, array in group.items()} for group in groups)
         return Made(
             options=self._options,
             converted=self._converted,
@@ -223,11 +215,9 @@ def _refused(outcome: Outcome) -> TargetRun:
 def _reasons(runs: Sequence[TargetRun], why: str) -> list[str]:
     """Return why it may not ship: once where every runtime says the same, else by runtime."""
     refused = [run for run in runs if run.state != PASSED]
-    if why:
-        return [why + "; ".join(f"{run.runtime}: {run.reason}" for run in refused)]
     if len(refused) == len(runs) and len({run.reason for run in refused}) == 1:
-        return [refused[0].reason]
-    return [f"{run.runtime}: {run.reason}" for run in refused]
+        return [why + refused[0].reason]
+    return [f"{why}{run.runtime}: {run.reason}" for run in refused]
 
 
 def _saturation(runs: Sequence[TargetRun], specs: Sequence[TensorSpec]) -> list[str]:

@@ -7,12 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from converters.imagesource import complete_image
-from converters.ranges import ranges
 from converters.samples import InputInfo, Samples
-from converters.sources import load
-
-__all__ = ["FEW", "RANDOM", "complete_image", "hold_out", "load", "random_samples", "ranges", "warnings"]
 
 # Below this, ranges of activations are a guess; the TFLite guide asks for "100-500 samples".
 FEW = 100
@@ -78,4 +73,4 @@ def random_samples(inputs: tuple[InputInfo, ...]) -> Samples:
         else:
             high = 256 if dtype == np.uint8 else 2
             arrays[info.name] = generator.integers(0, high, shape).astype(dtype)
-    return Samples(RANDOM, arrays)
+    return Samples(RANDOM, arrays, random=True)

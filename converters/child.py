@@ -7,11 +7,9 @@ prints is kept in a log, shown only when it failed or when asked for.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,16 +19,15 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-from converters.limits import Limits, Watch
 from edged import childprocess, errors
 from edged.errors import BadDataError, EdgedError, InternalError, UnavailableError, UsageError
+from edged.limits import Limits, Watch
 
 OnStage = Callable[[str], None]
 Work = Callable[[dict[str, Any], Path, OnStage], dict[str, Any]]
 
 _LOG_LINES = 12
 _TICK_S = 0.2
-_PR_SET_PDEATHSIG = 1
 _ERRORS: Mapping[str, type[EdgedError]] = {
     cls.__name__: cls for cls in (BadDataError, InternalError, UnavailableError, UsageError, errors.ConfigError)
 }
@@ -149,7 +146,7 @@ def log_tail(folder: Path, lines: int = _LOG_LINES) -> str:
 
 def main(work: Work) -> None:
     """Be the child: read the job, do `work` in its folder, write its result or the EdgedError it raised."""
-    die_with_parent()
+    childprocess.die_with_parent()
     folder, descriptor = Path(sys.argv[1]), int(sys.argv[2])
     job = json.loads((folder / "job.json").read_text())
     with os.fdopen(descriptor, "w", buffering=1) as stages:
@@ -162,9 +159,3 @@ def main(work: Work) -> None:
         except EdgedError as exc:
             result = {"error": plain_error(exc)}
     (folder / "result.json").write_text(json.dumps(result))
-
-
-def die_with_parent() -> None:
-    """Let the kernel end this process when its parent is killed: nobody else would (Linux; see prctl(2))."""
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -12,10 +12,9 @@ from converters.report import Attempt
 
 # Sizes this near are one size to a device; then the mode that more accelerators take decides.
 NEAR = 1.2
-# What an accelerator, and XNNPACK, takes whole comes first. int16x8 runs on reference kernels everywhere.
-_RANK = ("int8", "mixed", "dynamic", "float16", "none", "int16x8")
 # Converted where a mode crashed, to name modes that work: the quick ones, without data.
-FALLBACKS = ("none", "float16", "dynamic")
+FALLBACKS = tuple(name for name, mode in MODES.items() if not mode.calibrated)
+SEARCHED = tuple(name for name, mode in MODES.items() if mode.searched)
 
 
 def modes(options: Options) -> tuple[str, ...]:
@@ -25,7 +24,9 @@ def modes(options: Options) -> tuple[str, ...]:
     return tuple(
         name
         for name, mode in MODES.items()
-        if name != "mixed" and (options.calibration or not mode.calibrated) and (mode.integer or options.io == "float")
+        if not mode.searched
+        and (options.calibration or not mode.calibrated)
+        and (mode.integer or options.io == "float")
     )
 
 
@@ -47,7 +48,7 @@ def choose(attempts: Sequence[Attempt]) -> Attempt | None:
     widest = [attempt for attempt in passed if _runtimes(attempt) == most]
     limit = NEAR * min(attempt.model_bytes for attempt in widest)
     near = [attempt for attempt in widest if attempt.model_bytes <= limit]
-    return min(near, key=lambda attempt: (_RANK.index(attempt.quantize), attempt.model_bytes))
+    return min(near, key=lambda attempt: (MODES[attempt.quantize].rank, attempt.model_bytes))
 
 
 def _runtimes(attempt: Attempt) -> int:
@@ -57,13 +58,15 @@ def _runtimes(attempt: Attempt) -> int:
 def advice(options: Options, attempts: Sequence[Attempt]) -> tuple[str, ...]:
     """Return what to do about a refusal, the best thing first."""
     asked = attempts[0]
-    others = [attempt for attempt in attempts[1:] if attempt.state == "passed" and attempt.quantize != options.quantize]
-    lines = [f"--quantize {other.quantize} passes every gate ({other.model_bytes:,} bytes)" for other in others]
+    others = [attempt for attempt in attempts[1:] if attempt.state == "passed"]
+    lines = [f"--quantize {other.quantize} keeps every limit ({other.model_bytes:,} bytes)" for other in others]
+    if options.quantize not in MODES:
+        return ("see the report for the mode that comes nearest, and what it misses",)
     if asked.state == "died" and not others:
-        lines.append("the modes none, float16 and dynamic did not pass either")
+        lines.append(f"the modes {', '.join(attempt.quantize for attempt in attempts[1:])} failed as well")
     if asked.state == "refused" and asked.targets:
-        if options.calibration and options.quantize in MODES and options.mode.calibrated:
+        if options.calibration and options.mode.calibrated:
             lines.append("is --calibration what the model will see, scaled as for training?")
-        if options.quantize not in ("none", "auto") and not others:
+        if options.quantize != "none":
             lines.append("--quantize auto tries every mode and measures each")
     return tuple(lines)

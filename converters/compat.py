@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from converters.options import MODES
 from converters.truth import Facts
 from delegates import registry
 from edged.checks import hint
-from edged.engines import op_versions
+from edged.engines import op_versions, tflite_coverage
 from edged.engines.op_versions import Missing
-from edged.engines.tflite_coverage import TABLES, XNNPACK
 from edged.errors import UsageError
 
 _WHERE = "--target"
@@ -91,13 +91,11 @@ class Rule:
 
 
 # Measured with TensorFlow 2.21; a test converts each of them, without and with the flags.
+_WHOLE = frozenset(name for name, mode in MODES.items() if mode.needs_kind == "int8")
 _INT8 = {"EXP": 2, "GELU": 2, "LOG": 2, "SQRT": 2, "TILE": 3}
 RULES: tuple[Rule, ...] = (
     Rule("FULLY_CONNECTED", 12, 9, frozenset({"dynamic"}), CompatFlags(per_tensor_dense=True)),
-    *(
-        Rule(op, version, 1, frozenset({"int8", "mixed"}), CompatFlags(float_ops=(op,)))
-        for op, version in _INT8.items()
-    ),
+    *(Rule(op, version, 1, _WHOLE, CompatFlags(float_ops=(op,))) for op, version in _INT8.items()),
 )
 
 
@@ -124,9 +122,8 @@ def delegates(fleet: Iterable[Target]) -> tuple[str, ...]:
 
 
 def delegate_names() -> tuple[str, ...]:
-    """Return every delegate that can be a target: those that can be configured, and those with a documented table."""
-    tables = (*TABLES, *XNNPACK.values())
-    return tuple(sorted({*registry.names(), *(table.name for table in tables)}))
+    """Return every delegate that can be a target: one of which something can be told."""
+    return tflite_coverage.names()
 
 
 def judge(ops: Mapping[str, int], custom: Iterable[str], fleet: Iterable[Target]) -> list[Judgement]:
@@ -180,6 +177,9 @@ def _target(text: str) -> Target:
     if match is not None and name in op_versions.RUNTIMES:
         return _runtime(name, match["version"]) if match["version"] else _newest(name, asked=True)
     known = (*op_versions.RUNTIMES, *delegate_names())
+    if name in set(registry.names()) - set(known):
+        what = f"{text!r} has no table of its ops: nothing can be told of it here"
+        raise UsageError(_WHERE, what, f"name the runtime of the device, {' or '.join(op_versions.RUNTIMES)}")
     if name not in known:
         what = f"{text!r} is no runtime and no delegate that is known{hint(name, known)}"
         raise UsageError(_WHERE, what, f"known: {', '.join(known)}")

@@ -9,15 +9,14 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from converters import child, plain
 from converters.child import DiedError, OnStage
 from converters.found import Converted, Found
-from converters.limits import Limits
 from converters.options import Options
 from converters.texts import Texts
 from edged.errors import EdgedError, InternalError
+from edged.limits import Limits
 
 Outcome = Converted | EdgedError | DiedError
 _MODULE = "converters.work"
@@ -61,7 +60,7 @@ class Conversions:
 
     def _once(self, modes: Sequence[str]) -> None:
         job = {
-            "options": _plain(self._options),
+            "options": self._options.to_plain(),
             "cwd": str(Path.cwd()),
             "image": self._texts.image,
             "labels": list(self._texts.labels),
@@ -94,9 +93,4 @@ class Conversions:
             )
 
     def _death(self, exc: DiedError) -> InternalError:
-        what = exc.reason if exc.killed else f"{exc.reason}\n{exc.log}"
-        return InternalError(f"TensorFlow on {self._options.model}", what)
-
-
-def _plain(options: Options) -> dict[str, Any]:
-    return {**dataclasses.asdict(options), "model": str(options.model), "output": str(options.output)}
+        return InternalError(f"TensorFlow on {self._options.model}", exc.reason, "--verbose shows what it printed")

@@ -114,7 +114,7 @@ def _serve(folder: Path, lines: IO[str], runtime: tflite_runtime.Runtime, sample
 
 def main() -> None:
     """Read the arguments that `Evaluator` gave, and serve."""
-    child.die_with_parent()
+    childprocess.die_with_parent()
     folder, descriptor, runtime, inputs = sys.argv[1:]
     with socket.socket(fileno=int(descriptor)) as end, end.makefile("rw") as lines:
         _serve(Path(folder), lines, tflite_runtime.by_name(runtime), load(Path(inputs)))

@@ -21,14 +21,14 @@ def check_weights(variables: Iterable[Any], where: str) -> None:
     bad = sorted(found for v in variables if v.dtype.is_floating and (found := _found(v.name, v.numpy())))
     if bad:
         advice = "train it again from the last good checkpoint"
-        raise BadDataError(where, f"has weights that are no numbers: {_listed(bad)}", advice)
+        raise BadDataError(where, f"has weights with NaN or Inf: {_listed(bad)}", advice)
 
 
 def notes(concrete: Any, where: str) -> list[str]:
-    """Return what to say about constants: infinity (a mask, often) has no place in integers, NaN in no file."""
+    """Return what to say about constants that hold infinity (a mask, often) or NaN: both may be meant."""
     bad = sorted({found for name, value in _constants(concrete) if (found := _found(name, value))})
-    what = "it may answer NaN, and with integers, which have no such value, wrongly"
-    return [f"{where}: constants that are no numbers: {_listed(bad)}; {what}"] if bad else []
+    what = "the model may answer NaN; int8 and int16x8 have no such values and will answer wrongly"
+    return [f"{where}: constants with NaN or Inf: {_listed(bad)}; {what}"] if bad else []
 
 
 def _constants(concrete: Any) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -14,8 +14,9 @@ from edged.bundle import Calibration, ImagePreprocess
 class Found:
     """The SavedModel and the data: what holds for every mode. versions: of the packages that made the model.
 
-    evaluation: where the evaluation samples came from. outside: input → share of evaluation samples with a value
-    outside the calibrated range. notes: what a person should be told.
+    evaluation: where the evaluation samples came from; real_data: they are no random ones.
+    outside: input → share of evaluation samples with a value outside the calibrated range.
+    notes: what a person should be told.
     """
 
     source: Source
@@ -23,6 +24,7 @@ class Found:
     image: ImagePreprocess | None
     calibration: Calibration
     evaluation: str
+    real_data: bool = True
     outside: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

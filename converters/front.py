@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from edged import magics
 from edged.errors import BadDataError
 
 SAVED_MODEL, KERAS, HDF5 = "SavedModel", "Keras file", "Keras HDF5 file"
 
-_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _HDF5_SUFFIXES = (".h5", ".hdf5")
 # What stands at the top of a .keras file, beside its weights.
 _KERAS_PARTS = frozenset({"config.json", "metadata.json"})
@@ -68,18 +67,14 @@ def _find(path: Path) -> Given:
         raise BadDataError(str(path), "no such SavedModel")
     if path.is_file():
         return Given(path, path.name, _file_kind(path))
-    if _is_saved_model(path):
+    if magics.is_saved_model(path):
         return Given(path, path.name, SAVED_MODEL)
-    return _version(path, sorted(p.name for p in path.iterdir() if _is_saved_model(p)))
+    return _version(path, sorted(p.name for p in path.iterdir() if magics.is_saved_model(p)))
 
 
 def size(path: Path) -> int:
     """Return the bytes of a file, or of all files below a directory."""
     return sum(p.stat().st_size for p in (path, *path.rglob("*")) if p.is_file())
-
-
-def _is_saved_model(path: Path) -> bool:
-    return any((path / name).is_file() for name in _FILES)
 
 
 def _version(path: Path, inside: Sequence[str]) -> Given:
@@ -99,16 +94,16 @@ def _no_model(path: Path, names: set[str]) -> BadDataError:
         return BadDataError(str(path), "is an unpacked Keras file", "give the .keras file")
     if "checkpoint" in names or any(name.endswith(".index") for name in names):
         return BadDataError(str(path), "holds a checkpoint, weights without a model", _EXPORT)
-    what = f"is no SavedModel: no {_FILES[0]} in it"
+    what = f"is no SavedModel: no {magics.SAVED_MODEL[0]} in it"
     return BadDataError(str(path), what, "the directory that tf.saved_model.save wrote")
 
 
 def _file_kind(path: Path) -> str:
     """Return KERAS or HDF5 by what the file holds; raises BadDataError for any other file."""
-    if path.name in _FILES:
+    if path.name in magics.SAVED_MODEL:
         raise BadDataError(str(path), "is a file inside a SavedModel", f"give its directory, {path.parent}")
     with path.open("rb") as file:
-        hdf5 = file.read(len(_HDF5_MAGIC)) == _HDF5_MAGIC
+        hdf5 = file.read(len(magics.HDF5)) == magics.HDF5
     if hdf5:
         return _hdf5(path)
     if zipfile.is_zipfile(path):
@@ -151,5 +146,5 @@ def _zip(path: Path) -> str:
 def _models_in(names: Iterable[str]) -> list[str]:
     """Return the Keras files and SavedModel directories among the names in an archive."""
     paths = [PurePosixPath(name) for name in sorted(names)]
-    models = [str(p.parent) for p in paths if p.name in _FILES]
+    models = [str(p.parent) for p in paths if p.name in magics.SAVED_MODEL]
     return models + [str(p) for p in paths if p.suffix.lower() in (".keras", *_HDF5_SUFFIXES)]

@@ -5,6 +5,7 @@ Every output is gated: a headline metric of one output hides the damage in anoth
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -56,9 +57,23 @@ class OutputParity:
         return Quality(self.output, first.metric, first.value, first.threshold, samples, self.figures)
 
 
-def of(output: str, figures: Mapping[str, float], options: Options, *, real_data: bool) -> tuple[Gate, ...]:
-    """Return an output's gates. On random inputs scores fall between the classes: how often they flip says little."""
-    return tuple(_gates(output, figures, options, real_data=real_data))
+def of(
+    output: str, figures: Mapping[str, float], options: Options, *, real_data: bool, clamped: bool = False
+) -> tuple[Gate, ...]:
+    """Return an output's gates.
+
+    real_data: on random inputs scores fall between the classes: how often they flip says little. clamped: the file
+    holds constants that float16 cut off, so that every output must keep its size: a factor that became smaller leaves
+    the cosine as it was.
+    """
+    found = _gates(output, figures, options, real_data=real_data)
+    if clamped and "relative" in figures:
+        found = itertools.chain(found, [_size(output, figures, options)])
+    return tuple(found)
+
+
+def _size(output: str, figures: Mapping[str, float], options: Options) -> Gate:
+    return Gate(output, "relative", figures["relative"], options.mode.relative, at_least=False)
 
 
 def _gates(output: str, figures: Mapping[str, float], options: Options, *, real_data: bool) -> Iterator[Gate]:
@@ -86,7 +101,14 @@ def _against_labels(output: str, figures: Mapping[str, float], options: Options)
         yield Gate(output, "mae", figures["mae"], most, at_least=False)
 
 
-def failures(parities: Sequence[OutputParity], stuck: Sequence[str]) -> list[str]:
-    """Return every gate that fails, its value and its threshold; `stuck`: outputs that never change."""
+def failures(parities: Sequence[OutputParity], stuck: Sequence[str], clamped: Sequence[str] = ()) -> list[str]:
+    """Return every gate that fails, its value and its threshold.
+
+    stuck: outputs that never change. clamped: constants that float16 cut off: where anything fails, they may be why.
+    """
     failed = [str(gate) for parity in parities for gate in parity.gates if not gate.passed]
-    return failed + [f"output {name!r}: the same answer for every sample" for name in stuck]
+    failed += [f"output {name!r}: the same answer for every sample" for name in stuck]
+    if failed and clamped:
+        names = ", ".join(map(repr, clamped))
+        failed.append(f"float16 cannot hold the values of {names} (beyond 65504): use --quantize none or dynamic")
+    return failed

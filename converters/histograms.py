@@ -19,8 +19,8 @@ def of(floats: Mapping[str, Array], converted: Mapping[str, Array]) -> tuple[His
 
 
 def _one(name: str, floats: Array, converted: Array) -> Histogram:
-    error = converted.astype(np.float64) - floats.astype(np.float64)
-    error = error[np.isfinite(error)]
+    finite = np.isfinite(floats) & np.isfinite(converted)
+    error = converted[finite].astype(np.float64) - floats[finite].astype(np.float64)
     reach = float(np.abs(error).max(initial=0.0)) or 1.0
     counts, edges = np.histogram(error, bins=BINS, range=(-reach, reach))
     return Histogram(name, tuple(float(f"{edge:.6g}") for edge in edges), tuple(int(count) for count in counts))

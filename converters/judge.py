@@ -1,12 +1,14 @@
-"""The judge of a search: what a candidate file answers on the evaluation data, against the gates."""
+"""What a converted file is held against, and the verdict: every figure of every output, the gates, one score."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from converters import gates, golden, parity
+from converters import gates, golden, labels, parity
 from converters.gates import OutputParity
+from converters.loadtest import load
 from converters.options import Options
 from converters.parity import Labels
 from converters.samples import Array
@@ -14,44 +16,78 @@ from edged.bundle import TensorSpec
 
 # Decides between candidates whose gates stand alike: a share of classes moves in steps, an SNR does not.
 _TIE = 1e-3
-_MAX_SNR = 300.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Evaluation samples and the SavedModel's answers to them, name → [count, *shape], real values.
+
+    labels: the truth, where it is known. real_data: the samples are no random ones.
+    """
+
+    inputs: Mapping[str, Array]
+    floats: Mapping[str, Array]
+    labels: Labels | None = None
+    real_data: bool = True
+
+    @classmethod
+    def read(cls, folder: Path, class_names: Sequence[str], output: str, source: str, *, real_data: bool) -> Evaluation:
+        """Read what the TensorFlow child left in its folder.
+
+        class_names, output: of --labels and --postprocess; source: where the samples came from, for errors.
+        Raises BadDataError for labels that fit no output.
+        """
+        floats, path = load(folder / "floats.npz"), folder / "labels.npz"
+        truth = load(path)["labels"] if path.exists() else None
+        bound = labels.bind(truth, floats, class_names, output, source)
+        return cls(load(folder / "inputs.npz"), floats, bound, real_data)
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are."""
+        return len(next(iter(self.inputs.values())))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Every output's figures and gates, and in words what fails; nothing fails where the file may ship."""
+
+    outputs: tuple[OutputParity, ...]
+    failures: tuple[str, ...]
+
+    @property
+    def score(self) -> float:
+        """How good it is: the worst margin of any gate and, with a small weight, the worst SNR of any output."""
+        margin = min(gate.margin for output in self.outputs for gate in output.gates)
+        snr = min((o.figures["snr_db"] for o in self.outputs if "snr_db" in o.figures), default=0.0)
+        return margin + _TIE * snr / parity.MAX_SNR_DB
 
 
 @dataclass(frozen=True)
 class Judge:
-    """floats: the SavedModel's answers, output → [count, *shape]. labels: the truth, where it is known."""
+    """Holds files of one mode, `options.quantize`, against the evaluation. clamped: constants that float16 cut off."""
 
-    floats: Mapping[str, Array]
-    labels: Labels | None
+    evaluation: Evaluation
     options: Options
-    real_data: bool = True
+    clamped: tuple[str, ...] = ()
 
-    def compare(self, answers: Mapping[str, Array], specs: Sequence[TensorSpec]) -> list[OutputParity]:
-        """Measure answers in the model's dtypes, output → [count, *shape]; raises BadDataError for NaN or Inf."""
-        real = golden.to_real(answers, specs)
-        made = parity.compare(self.floats, real, self.options, real_data=self.real_data, labels=self.labels)
-        return [self._with_saturation(p, spec) for p, spec in zip(made, sorted(specs, key=_name), strict=True)]
+    def verdict(self, answers: Mapping[str, Array], specs: Sequence[TensorSpec]) -> Verdict:
+        """Judge answers in the model's dtypes, output → [count, *shape]; raises BadDataError for NaN or Inf."""
+        floats, real = self.evaluation.floats, golden.to_real(answers, specs)
+        made = parity.compare(
+            floats,
+            real,
+            self.options,
+            real_data=self.evaluation.real_data,
+            labels=self.evaluation.labels,
+            clamped=bool(self.clamped),
+        )
+        by_name = {spec.name: spec for spec in specs}
+        outputs = tuple(self._with_saturation(output, by_name[output.output]) for output in made)
+        failures = gates.failures(outputs, parity.constant_outputs(floats, real), self.clamped)
+        return Verdict(outputs, tuple(failures))
 
     def _with_saturation(self, made: OutputParity, spec: TensorSpec) -> OutputParity:
-        share = parity.saturated(self.floats[spec.name], spec)
+        share = parity.saturated(self.evaluation.floats[spec.name], spec)
         figures = {**made.figures, "saturated": float(f"{share:.6g}")} if share else made.figures
         return OutputParity(made.output, figures, made.gates)
-
-    def failures(self, answers: Mapping[str, Array], specs: Sequence[TensorSpec]) -> list[str]:
-        """Return what fails, in words: the gates, and outputs that never change."""
-        stuck = parity.constant_outputs(self.floats, golden.to_real(answers, specs))
-        return gates.failures(self.compare(answers, specs), stuck)
-
-    def score(self, answers: Mapping[str, Array], specs: Sequence[TensorSpec]) -> tuple[float, bool]:
-        """Return (score, whether every gate passes); a higher score is better.
-
-        The worst margin of any gate, and with a small weight the worst SNR of any output.
-        """
-        made = self.compare(answers, specs)
-        margin = min(gate.margin for p in made for gate in p.gates)
-        snr = min((p.figures["snr_db"] for p in made if "snr_db" in p.figures), default=0.0)
-        return margin + _TIE * snr / _MAX_SNR, not self.failures(answers, specs)
-
-
-def _name(spec: TensorSpec) -> str:
-    return spec.name

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from converters import front
 from converters.front import Given
 from edged.errors import BadDataError, UnavailableError
+from edged.shown import first_line
 
 # What Keras raises for files that it does not understand.
 _FAULTS = (ValueError, TypeError, KeyError, AttributeError, ImportError, NotImplementedError, OSError, RuntimeError)
@@ -50,7 +51,7 @@ def export(given: Given, folder: Path) -> Path:
     try:
         model.export(str(path))
     except _FAULTS as exc:
-        raise BadDataError(str(given.path), f"cannot be exported: {_first_line(exc)}", _EXPORT) from exc
+        raise BadDataError(str(given.path), f"cannot be exported: {first_line(exc)}", _EXPORT) from exc
     return path
 
 
@@ -58,7 +59,7 @@ def _config(given: Given) -> _Config:
     try:
         return _hdf5_config(given.path) if given.kind == front.HDF5 else _keras_config(given.path)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as exc:
-        raise BadDataError(str(given.path), f"cannot be read as a Keras file: {_first_line(exc)}") from exc
+        raise BadDataError(str(given.path), f"cannot be read as a Keras file: {first_line(exc)}") from exc
 
 
 def _keras_config(path: Path) -> _Config:
@@ -126,9 +127,4 @@ def _reason(exc: Exception) -> str:
     unknown = _UNKNOWN.findall(str(exc))
     if unknown:
         return f"{unknown[-1]!r} is no class of Keras: only the code that made the model knows it"
-    return _first_line(exc)
-
-
-def _first_line(exc: Exception) -> str:
-    lines = str(exc).strip().splitlines()
-    return lines[0] if lines else type(exc).__name__
+    return first_line(exc)

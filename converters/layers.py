@@ -12,19 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from converters import child
+from converters import child, golden, parity
 from converters.child import DiedError, OnStage
-from converters.limits import Limits
-from converters.loadtest import load, save
+from converters.loadtest import Runner, load, save
 from converters.report import LayerError
 from converters.samples import Array
+from edged.bundle import TensorSpec
 from edged.engines import tflite_file, tflite_runtime
+from edged.engines.tflite_file import Tensor
 from edged.errors import EdgedError
+from edged.limits import Limits
+from edged.quant import dequantize
 
 _MODULE = "converters.layers"
 # Sums over these say enough; every tensor of every sample is held in between.
 SAMPLES = 8
-_MAX_SNR = 300.0
 
 
 def compare(
@@ -79,10 +81,7 @@ class _Sums:
 
     @property
     def snr_db(self) -> float:
-        if not self._noise:
-            return _MAX_SNR
-        ratio = self._signal / self._noise
-        return round(max(-_MAX_SNR, min(_MAX_SNR, 10 * float(np.log10(ratio)))), 2) if ratio else -_MAX_SNR
+        return round(parity.snr_db(self._signal, self._noise), 2)
 
     @property
     def relative(self) -> float:
@@ -94,15 +93,11 @@ class _Side:
 
     def __init__(self, path: Path) -> None:
         model = path.read_bytes()
-        self._graph = tflite_file.read(model).graphs[0]
-        module = tflite_runtime.installed()[0].module()
-        self._interpreter = module.Interpreter(
-            model_content=model,
-            experimental_op_resolver_type=module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-            experimental_preserve_all_tensors=True,
-        )
-        self._interpreter.allocate_tensors()
-        self._signature = tflite_file.read(model).signatures[0]
+        file, module = tflite_file.read(model), tflite_runtime.installed()[0].module()
+        self._graph = file.graphs[file.signatures[0].graph]
+        self._inputs = [_spec(name, self._graph.tensors[number]) for name, number in file.signatures[0].inputs.items()]
+        kernels = module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        self._runner = Runner(module, model, file.signatures[0].key, kernels, keep_tensors=True)
 
     def ops(self) -> Iterator[tuple[int, str, str]]:
         """Yield the number, op name and tensor name of everything that is computed."""
@@ -112,29 +107,21 @@ class _Side:
 
     def run(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         """Return every computed tensor of real numbers, by name."""
-        for name, number in self._signature.inputs.items():
-            self._interpreter.set_tensor(number, _quantized(sample[name], self._graph.tensors[number]))
-        self._interpreter.invoke()
-        computed = {output for op in self._graph.ops for output in op.outputs}
-        return {self._graph.tensors[number].name: value for number in sorted(computed) for value in self._real(number)}
+        self._runner.run_one(golden.to_model(sample, self._inputs))
+        computed = sorted({output for op in self._graph.ops for output in op.outputs})
+        return {self._graph.tensors[number].name: value for number in computed for value in self._real(number)}
 
     def _real(self, number: int) -> Iterator[Array]:
         tensor = self._graph.tensors[number]
-        if tensor.dtype.startswith("float") or len(tensor.scales) == 1:
-            try:
-                value = self._interpreter.get_tensor(number)
-            except ValueError:  # it was never computed, in a branch not taken
-                return
-            yield (value.astype(np.float64) - tensor.zero_points[0]) * tensor.scales[0] if tensor.scales else value
+        value = self._runner.tensor(number)
+        if value is not None and (tensor.dtype.startswith("float") or len(tensor.scales) == 1):
+            yield dequantize(value, _spec(tensor.name, tensor)) if tensor.scales else value
 
 
-def _quantized(real: Array, tensor: tflite_file.Tensor) -> Array:
-    if not tensor.scales:
-        return real
-    limits = np.iinfo(tensor.dtype)
-    steps = np.rint(real.astype(np.float64) / tensor.scales[0]) + tensor.zero_points[0]
-    whole: Array = np.clip(steps, limits.min, limits.max).astype(tensor.dtype)
-    return whole
+def _spec(name: str, tensor: Tensor) -> TensorSpec:
+    scale, zero_point = (tensor.scales[0], tensor.zero_points[0]) if len(tensor.scales) == 1 else (0.0, 0)
+    dtype: Any = tensor.dtype
+    return TensorSpec(name, dtype, tensor.shape, scale, zero_point)
 
 
 if __name__ == "__main__":

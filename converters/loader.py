@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edged.errors import BadDataError
+from edged.shown import first_line
 
 # Bookkeeping of TensorFlow itself, never what a person wants served.
 _INTERNAL = frozenset({"__saved_model_init_op", "__saved_model_train_op"})
@@ -44,7 +45,7 @@ def metagraphs(path: Path, where: str) -> dict[frozenset[str], MetaGraph]:
     try:
         parsed = loader_impl.parse_saved_model(str(path))
     except OSError as exc:
-        raise BadDataError(where, f"cannot be read as a SavedModel: {_first_line(exc)}") from exc
+        raise BadDataError(where, f"cannot be read as a SavedModel: {first_line(exc)}") from exc
     found = [_metagraph(graph) for graph in parsed.meta_graphs]
     if not found:
         raise BadDataError(where, "holds no graph")
@@ -74,7 +75,7 @@ def function(path: Path, graph: MetaGraph, key: str, where: str) -> tuple[Any, C
         unknown = _UNKNOWN_OP.findall(str(exc))
         if unknown:
             raise BadDataError(where, f"needs the op {unknown[0]!r}, which this TensorFlow does not have") from exc
-        raise BadDataError(where, f"cannot be loaded: {_first_line(exc)}") from exc
+        raise BadDataError(where, f"cannot be loaded: {first_line(exc)}") from exc
 
 
 def _load(path: Path, tags: frozenset[str]) -> Any:
@@ -126,8 +127,3 @@ def _frozen(path: Path, graph: MetaGraph, key: str) -> Call:
         return dict(zip(outputs, found, strict=True))
 
     return call
-
-
-def _first_line(exc: Exception) -> str:
-    lines = str(exc).strip().splitlines()
-    return lines[0] if lines else type(exc).__name__

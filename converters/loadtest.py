@@ -5,7 +5,6 @@ A child runs the model twice: with the runtime's own kernels (the reference), an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +14,21 @@ import numpy as np
 
 from converters import child
 from converters.child import DiedError, OnStage
-from converters.limits import Limits
 from converters.samples import Array
 from edged.clock import now_ns
 from edged.engines import tflite_runtime
+from edged.engines.tflite_tried import installed_version
+from edged.engines.tflite_words import why
 from edged.errors import BadDataError, EdgedError, UnavailableError
+from edged.limits import Limits
 
 _MODULE = "converters.loadtest"
-_NODE = re.compile(r"Node number \d+ \((\w+)\)")
 Arrays = dict[str, Array]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one runtime did. `reason` is empty when it ran.
+    """What one runtime did. runtime: with its version, e.g. `ai-edge-litert 2.3.0`. `reason` is empty when it ran.
 
     reference, default: output name → [golden samples, *shape] in the model's dtypes, without and with the runtime's
     default delegate. evaluation: all evaluation samples as a device runs them; own_kernels: the same without the
@@ -71,14 +71,16 @@ class LoadTest:
         save(folder / "golden.npz", self.golden)
         save(folder / "evaluation.npz", self.evaluation)
         job = {"runtime": runtime.name, "model": str(self.model), "signature": self.signature, "first": first}
+        # From the metadata: what dies when it is imported has a version all the same.
+        named = f"{runtime.name} {installed_version(runtime)}"
         try:
             said = child.run(_MODULE, job, folder, on_stage, self.limits)
         except DiedError as exc:
-            return Outcome(runtime.name, exc.reason)
+            return Outcome(named, exc.reason)
         except EdgedError as exc:
-            return Outcome(runtime.name, exc.what)
+            return Outcome(named, exc.what)
         return Outcome(
-            f"{runtime.name} {said['version']}",
+            named,
             reference=load(folder / "reference.npz"),
             default=load(folder / "default.npz"),
             evaluation=load(folder / "answers.npz"),
@@ -116,20 +118,28 @@ def _work(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any
     save(folder / "answers.npz", as_device.run(evaluation))
     if job["first"]:
         save(folder / "own.npz", Runner(module, model, job["signature"], resolvers["reference"]).run(evaluation))
-    return {"version": runtime.version, "p50_us": as_device.p50_us}
+    return {"p50_us": as_device.p50_us}
 
 
 class Runner:
-    """One model on one runtime, by signature name; samples run in order, from the model's first state."""
+    """One model on one runtime, by signature name; samples run in order, from the model's first state.
 
-    def __init__(self, module: Any, model: bytes, signature: str, resolver: Any) -> None:
+    keep_tensors: what is computed on the way can be read afterwards; the runtime then delegates little or nothing.
+    Raises UnavailableError when the runtime refuses the model.
+    """
+
+    def __init__(self, module: Any, model: bytes, signature: str, resolver: Any, *, keep_tensors: bool = False) -> None:
         try:
-            self._interpreter = module.Interpreter(model_content=model, experimental_op_resolver_type=resolver)
+            self._interpreter = module.Interpreter(
+                model_content=model,
+                experimental_op_resolver_type=resolver,
+                experimental_preserve_all_tensors=keep_tensors,
+            )
             self._interpreter.allocate_tensors()
             self._runner = self._interpreter.get_signature_runner(signature)
         # SystemError: tflite-runtime on numpy 2
         except (RuntimeError, ValueError, SystemError, MemoryError) as exc:
-            raise UnavailableError("model", f"does not load: {_one_line(exc)}") from exc
+            raise UnavailableError("model", f"does not load: {why(exc)}") from exc
         self._taken_ns: list[int] = []
 
     @property
@@ -141,7 +151,7 @@ class Runner:
     def run(self, samples: Mapping[str, Array]) -> Arrays:
         """Return output name → [count, *shape]. Raises UnavailableError where it fails, BadDataError for odd shapes."""
         count = len(next(iter(samples.values())))
-        answers = [self._one({name: array[i] for name, array in samples.items()}) for i in range(count)]
+        answers = [self.run_one({name: array[i] for name, array in samples.items()}) for i in range(count)]
         for name in answers[0]:
             shapes = sorted({answer[name].shape for answer in answers})
             if len(shapes) > 1:
@@ -149,22 +159,23 @@ class Runner:
                 raise BadDataError("model", what, "return a fixed shape, for example padded")
         return {name: np.stack([answer[name] for answer in answers]) for name in sorted(answers[0])}
 
-    def _one(self, sample: Mapping[str, Array]) -> Arrays:
+    def run_one(self, sample: Mapping[str, Array]) -> Arrays:
+        """Return the outputs for one sample, in the model's dtypes."""
         started = now_ns()
         try:
             answer = self._runner(**sample)
         except (RuntimeError, ValueError) as exc:
-            raise UnavailableError("model", f"loads but does not run: {_one_line(exc)}") from exc
+            raise UnavailableError("model", f"loads but does not run: {why(exc)}") from exc
         self._taken_ns.append(now_ns() - started)
         return {name: np.array(value) for name, value in answer.items()}
 
-
-def _one_line(exc: BaseException) -> str:
-    text = " ".join(str(exc).split()) or type(exc).__name__
-    if "Select TensorFlow op(s)" in text:
-        # The runtimes say it in five lines, with advice for Android; which op it is stands at the end.
-        return f"it has no Flex delegate, which {''.join(_NODE.findall(text)[-1:]) or 'the model'} needs"
-    return text
+    def tensor(self, number: int) -> Array | None:
+        """Return a tensor of the main graph as the last run left it; None where it was never computed."""
+        try:
+            value: Array = self._interpreter.get_tensor(number)
+        except ValueError:
+            return None
+        return value
 
 
 if __name__ == "__main__":

@@ -32,25 +32,26 @@ _SCORE = "worst margin to a gate"
 def search(
     loaded: Loaded,
     options: Options,
+    *,
     samples: Samples | None,
     judge: Judge,
+    inputs: Path,
     folder: Path,
     on_stage: OnStage,
-    flags: CompatFlags | None = None,
-    runtimes: Sequence[str] = (),
+    flags: CompatFlags,
+    runtimes: Sequence[str],
 ) -> tuple[bytes, MixedSearch]:
     """Return the smallest file found that passes on every runtime, else the best; and what each layer costs.
 
-    samples: what calibrates. folder: for files on the way; `inputs.npz`, the evaluation samples, lies beside it.
+    samples: what calibrates. inputs: the .npz of the evaluation samples. folder: for files on the way.
     runtimes: names of those that must pass; empty: every one that is here and can take the float model.
     Raises BadDataError where the converter refuses the model, UnavailableError where no runtime is installed.
     """
     on_stage("calibrating for mixed precision")
-    quantizer = _Quantizer.calibrated(loaded, options, samples, flags or CompatFlags())
+    quantizer = _Quantizer.calibrated(loaded, options, samples, flags)
     names = runtimes or tuple(runtime.name for runtime in tflite_runtime.installed())
     graph = tflite_file.read(quantizer.model).graphs[0]
     with ExitStack() as stack:
-        inputs = folder.parent / "inputs.npz"
         evaluators = [
             stack.enter_context(Evaluator(name, inputs, folder / name, options.time_limit_s)) for name in names
         ]
@@ -98,7 +99,7 @@ class _Quantizer:
         try:
             return cls(bytes(converter.convert()), flags)
         except (ConverterError, RuntimeError, ValueError) as exc:
-            raise quantize.refusal(f"{options.model}, signature {loaded.key!r}", "mixed", str(exc)) from exc
+            raise quantize.refusal(f"{options.model}, signature {loaded.key!r}", options.quantize, str(exc)) from exc
 
     def __call__(self, floats: Sequence[Layer]) -> bytes:
         """Raises RuntimeError when the quantizer cannot make it."""
@@ -146,6 +147,7 @@ class _Court:
     def _on(self, evaluator: Evaluator, model: bytes) -> tuple[float, bool]:
         facts = truth.read(model)
         try:
-            return self._judge.score(evaluator.run(model, facts.signature), facts.outputs)
+            verdict = self._judge.verdict(evaluator.run(model, facts.signature), facts.outputs)
         except (UnavailableError, BadDataError):
             return NOT_RUN, False
+        return verdict.score, not verdict.failures

@@ -7,7 +7,7 @@ one and not the other gains nothing. What moves data before any op computes belo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from edged.engines.tflite_file import Graph
@@ -89,8 +89,9 @@ def _grouped(graph: Graph) -> list[_Draft]:
 
 def _join_leading(graph: Graph, leading: Sequence[int], of: dict[int, _Draft], drafts: list[_Draft]) -> None:
     """Give ops that move an input's data to the first layer that reads them; backwards, for they may be chained."""
+    reading = _readers(graph)
     for index in reversed(leading):
-        readers = [of[reader] for reader in _readers(graph, index) if reader in of]
+        readers = [of[reader] for reader in reading[index] if reader in of]
         if readers:
             of[index] = min(readers, key=lambda draft: draft.op)
         else:
@@ -99,9 +100,14 @@ def _join_leading(graph: Graph, leading: Sequence[int], of: dict[int, _Draft], d
         of[index].members.append(index)
 
 
-def _readers(graph: Graph, op: int) -> Iterator[int]:
-    made = set(graph.ops[op].outputs)
-    return (index for index, other in enumerate(graph.ops) if made & set(other.inputs))
+def _readers(graph: Graph) -> list[list[int]]:
+    """Return for every op the ops that read what it makes, in the order they run."""
+    maker = {tensor: index for index, op in enumerate(graph.ops) for tensor in op.outputs}
+    readers: list[list[int]] = [[] for _ in graph.ops]
+    for index, op in enumerate(graph.ops):
+        for made in sorted({maker[tensor] for tensor in op.inputs if tensor in maker}):
+            readers[made].append(index)
+    return readers
 
 
 def _computes_float(graph: Graph, op: int) -> bool:
@@ -111,8 +117,9 @@ def _computes_float(graph: Graph, op: int) -> bool:
 
 def _neighbours(graph: Graph, owner: dict[int, int], count: int) -> list[frozenset[int]]:
     near: list[set[int]] = [set() for _ in range(count)]
+    reading = _readers(graph)
     for index, number in owner.items():
-        for reader in _readers(graph, index):
+        for reader in reading[index]:
             other = owner.get(reader, number)
             if other != number:
                 near[number].add(other)

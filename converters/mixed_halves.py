@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from edged import magics
+
 # Below this the op that makes float32 again, and its tensor, take more than is saved.
 _LEAST_BYTES = 1024
 # float16 keeps 11 bits, about 70 dB; constants that fall short of this (too small, too large) stay as they are.
@@ -104,5 +106,5 @@ def _packed(model: Any) -> bytes:
             return super().StartVector(elemSize, numElems, _ALIGNMENT if constant else alignment)
 
     builder = Aligned(1024)
-    builder.Finish(model.Pack(builder), b"TFL3")
+    builder.Finish(model.Pack(builder), magics.TFLITE)
     return bytes(builder.Output())

@@ -3,41 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
+
+from edged import schema
+from edged.errors import InternalError
 
 
 @dataclass(frozen=True)
 class Mode:
-    """A quantization mode and its default gates.
+    """A quantization mode: what it makes, its default gates, and where `auto` prefers it.
 
-    integer: the dtype that every float input and output gets inside the model; "" keeps float32.
-    calibrated: the mode needs calibration data.
-    agreement: the least argmax agreement of a classifier, None where none is asked for.
+    says: what it makes, in words. rank: the place in the order in which `auto` prefers modes whose files are of nearly
+    the same size, from 0.
+    agreement: the least argmax agreement, or F1, of scores, None where none is asked for.
     cosine: the least cosine similarity of any float output.
     steps: the least tolerance of a golden sample, in quantization steps, for integer outputs.
     relative: the same for float outputs, as a share of the largest absolute reference value; it covers float16
     arithmetic on accelerators, and kernels that quantize activations on the fly (dynamic).
+    integer: the dtype that every float input and output gets inside the model; "" keeps float32.
+    calibrated: the mode needs calibration data. searched: which layers become integers is found by trying.
+    needs_kind: the kind of op (`truth.Facts.kinds`) that the file must have some of; "" for none. needs_constants:
+    dtypes, one of which some constant must have; empty for none. no_effect: what is said of a file without.
     """
 
-    integer: str
-    calibrated: bool
+    says: str
+    rank: int
     agreement: float | None
     cosine: float
     steps: int
     relative: float
+    integer: str = ""
+    calibrated: bool = False
+    searched: bool = False
+    needs_kind: str = ""
+    needs_constants: frozenset[str] = frozenset()
+    no_effect: str = ""
 
 
+# In the order in which they are told and tried.
 MODES: Mapping[str, Mode] = {
-    "none": Mode("", calibrated=False, agreement=None, cosine=0.99999, steps=2, relative=1e-4),
-    "float16": Mode("", calibrated=False, agreement=None, cosine=0.999, steps=2, relative=1e-2),
-    "dynamic": Mode("", calibrated=False, agreement=0.95, cosine=0.99, steps=2, relative=2e-2),
-    "int8": Mode("int8", calibrated=True, agreement=0.95, cosine=0.95, steps=2, relative=1e-4),
-    # Some layers int8, some float: inputs and outputs stay float32, so that a float layer at either end loses nothing.
-    "mixed": Mode("", calibrated=True, agreement=0.95, cosine=0.95, steps=2, relative=2e-2),
-    "int16x8": Mode("int16", calibrated=True, agreement=0.95, cosine=0.99, steps=8, relative=1e-4),
+    "none": Mode("float32, as it was", rank=4, agreement=None, cosine=0.99999, steps=2, relative=1e-4),
+    "float16": Mode(
+        "float16 weights, half the size; float arithmetic",
+        rank=3,
+        agreement=None,
+        cosine=0.999,
+        steps=2,
+        relative=1e-2,
+        needs_constants=frozenset({"float16"}),
+        no_effect="no constant became float16",
+    ),
+    "dynamic": Mode(
+        "int8 weights, float arithmetic",
+        rank=2,
+        agreement=0.95,
+        cosine=0.99,
+        steps=2,
+        relative=2e-2,
+        needs_constants=frozenset({"int8", "uint8", "int4", "uint4", "int2"}),
+        no_effect="no constant became int8; weights of fewer than 1024 values are left as they are",
+    ),
+    # What most accelerators, and XNNPACK, take whole.
+    "int8": Mode(
+        "whole numbers throughout, which most accelerators want",
+        rank=0,
+        agreement=0.95,
+        cosine=0.95,
+        steps=2,
+        relative=1e-4,
+        integer="int8",
+        calibrated=True,
+        needs_kind="int8",
+        no_effect="no op works on int8",
+    ),
+    # Inputs and outputs stay float32, so that a float layer at either end loses nothing.
+    "mixed": Mode(
+        "int8, but for the few layers that cost the accuracy: searched for, kept float",
+        rank=1,
+        agreement=0.95,
+        cosine=0.95,
+        steps=2,
+        relative=2e-2,
+        calibrated=True,
+        searched=True,
+        needs_kind="int8",
+        no_effect="no op works on int8",
+    ),
+    # Runs on reference kernels nearly everywhere.
+    "int16x8": Mode(
+        "16-bit activations, int8 weights: accurate, and slow almost everywhere",
+        rank=5,
+        agreement=0.95,
+        cosine=0.99,
+        steps=8,
+        relative=1e-4,
+        integer="int16",
+        calibrated=True,
+        needs_kind="int16",
+        no_effect="no op works on int16",
+    ),
 }
 AUTO = "auto"
+# The modes as `auto` prefers them among files of nearly the same size, the best first.
+PREFERRED = tuple(sorted(MODES, key=lambda name: MODES[name].rank))
 
 
 @dataclass(frozen=True)
@@ -93,3 +163,23 @@ class Options:
     def calibrated(self) -> bool:
         """Whether what was asked for uses calibration data."""
         return self.quantize == AUTO or self.mode.calibrated
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what JSON can hold, for another process; `from_plain` makes the same Options of it."""
+        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Options:
+        """Return the Options that `to_plain` was called of, before or after JSON."""
+        made, problems = schema.build(cls, plain)
+        if made is None:
+            raise InternalError("options", "; ".join(f"{p.path}: {p.message}" for p in problems))
+        return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value

@@ -37,7 +37,7 @@ def manifest(made: Made, found: Found, report: Report) -> Manifest:
 def _coverage(report: Report) -> dict[str, str]:
     """Return delegate → what it takes, in words."""
     return {
-        c.delegate: f"{c.taken} of {c.total} ops in {c.partitions} parts ({c.how})" if not c.reason else c.reason
+        c.name: f"{c.taken} of {c.total} ops in {c.partitions} parts ({c.how})" if not c.reason else c.reason
         for c in report.shown.coverage
     }
 
@@ -72,6 +72,7 @@ def _given(options: Options) -> dict[str, str]:
         "max-error": "" if options.max_error is None else str(options.max_error),
     }
     for name in ("max_accuracy_loss", "max_mae_growth", "threshold", "allow_flex", "allow_custom", "search_budget"):
-        if getattr(options, name) != getattr(defaults, name):
-            told[name.replace("_", "-")] = str(getattr(options, name))
+        value = getattr(options, name)
+        if value != getattr(defaults, name):
+            told[name.replace("_", "-")] = ", ".join(value) if isinstance(value, tuple) else str(value)
     return told

@@ -34,10 +34,10 @@ def files(report: Report) -> dict[str, bytes]:
 
 def keep_passed(options: Options, report: Report) -> None:
     """Write the report where --report asks for it; an older report of a refusal beside the bundle is now untrue."""
-    if options.report:
-        _keep(Path(options.report).absolute(), report)
     for path in (refused_page(options.output), refused_page(options.output).with_suffix(".json")):
         path.unlink(missing_ok=True)
+    if options.report:
+        _keep(Path(options.report).absolute(), report)
 
 
 def keep_refused(options: Options, report: Report) -> Path:
@@ -56,8 +56,11 @@ def refused_page(output: Path) -> Path:
 def _keep(path: Path, report: Report) -> None:
     for target, data in ((path, _page(report, timings=True)), (path.with_suffix(".json"), _json(report, timings=True))):
         fresh = target.with_name(f".{target.name}.{os.getpid()}")
-        fresh.write_bytes(data)
-        fresh.replace(target)
+        try:
+            fresh.write_bytes(data)
+            fresh.replace(target)
+        finally:
+            fresh.unlink(missing_ok=True)
 
 
 def _page(report: Report, *, timings: bool) -> bytes:

@@ -25,10 +25,9 @@ from converters.samples import Array
 from edged.bundle import TensorSpec
 from edged.errors import BadDataError
 
-__all__ = ["Labels", "OutputParity", "compare", "constant_outputs", "is_classifier", "is_frames", "measure"]
-
 _CLASSES = range(2, 10_001)
-_MAX_SNR = 300.0
+# What stands for an error of zero, and with a minus for a signal of zero: JSON has no infinity.
+MAX_SNR_DB = 300.0
 # Softmax in float16 or float32 adds up to 1 within this.
 _SUM = 1e-2
 
@@ -76,7 +75,7 @@ def measure(floats: Array, converted: Array, threshold: float = 0.5) -> dict[str
         "max_abs": _peak(error),
         "relative": _peak(error) / _peak(a) if _peak(a) else _peak(error),
         "cosine": _cosine(a, b),
-        "snr_db": _snr(a, error),
+        "snr_db": snr_db(float(np.square(a).sum()), float(np.square(error).sum())),
     }
     if is_classifier(floats):
         found["agreement"] = _mean(floats.argmax(-1) == converted.argmax(-1))
@@ -100,11 +99,12 @@ def _cosine(a: Array, b: Array) -> float:
     return float(np.dot(a, b)) / norms
 
 
-def _snr(a: Array, error: Array) -> float:
-    signal, noise = float(np.square(a).sum()), float(np.square(error).sum())
+def snr_db(signal: float, noise: float) -> float:
+    """Return the ratio of two sums of squares in dB, of a signal and of the error in it: at most ±MAX_SNR_DB."""
     if noise == 0.0:
-        return _MAX_SNR
-    return min(_MAX_SNR, 10 * float(np.log10(signal / noise))) if signal else -_MAX_SNR
+        return MAX_SNR_DB
+    ratio = signal / noise
+    return float(np.clip(10 * np.log10(ratio), -MAX_SNR_DB, MAX_SNR_DB)) if ratio else -MAX_SNR_DB
 
 
 def _f1(true: Array, found: Array) -> float:
@@ -141,19 +141,21 @@ def compare(
     *,
     real_data: bool,
     labels: Labels | None = None,
+    clamped: bool = False,
 ) -> list[OutputParity]:
-    """Measure every output (real values) and set its gates; raises BadDataError for an answer that is not finite."""
-    return [_output(name, floats[name], converted[name], options, labels, real_data) for name in sorted(floats)]
+    """Measure every output (real values) and set its gates; raises BadDataError for an answer that is not finite.
 
-
-def _output(
-    name: str, floats: Array, converted: Array, options: Options, labels: Labels | None, real_data: bool
-) -> OutputParity:
-    _check_finite(name, floats, converted)
-    figures = measure(floats, converted, options.threshold)
-    if labels is not None and labels.output == name:
-        figures |= _against(labels, floats, converted)
-    return OutputParity(name, figures, gates.of(name, figures, options, real_data=real_data))
+    real_data, clamped: see gates.of.
+    """
+    made = []
+    for name in sorted(floats):
+        _check_finite(name, floats[name], converted[name])
+        figures = measure(floats[name], converted[name], options.threshold)
+        if labels is not None and labels.output == name:
+            figures |= _against(labels, floats[name], converted[name])
+        bounds = gates.of(name, figures, options, real_data=real_data, clamped=clamped)
+        made.append(OutputParity(name, figures, bounds))
+    return made
 
 
 def _check_finite(name: str, floats: Array, converted: Array) -> None:

@@ -12,18 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from converters import calibrate, choose, compat, coverage, front, labels, layers, package, pages, place
+from converters import choose, compat, coverage, front, layers, package, pages, place
 from converters.attempt import Bench, Made, try_out
 from converters.child import DiedError, OnStage
 from converters.conversions import Conversions
 from converters.found import Converted
-from converters.limits import Limits
+from converters.judge import Evaluation
 from converters.loadtest import load
 from converters.options import AUTO, Options
 from converters.report import Attempt, LayerError, Report
 from converters.texts import Texts
 from edged.bundle import Manifest
 from edged.errors import BadDataError, EdgedError, InternalError, UsageError
+from edged.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,19 @@ class Result:
 
 
 class RefusedError(BadDataError):
-    """No file may ship. `report` says all there is to say, and is kept at `page`."""
+    """No file may ship. `report` says all there is to say."""
 
-    def __init__(self, where: str, what: str, hint: str, report: Report, page: Path) -> None:
+    def __init__(self, where: str, what: str, hint: str, report: Report) -> None:
         super().__init__(where, what, hint)
-        self.report, self.page = report, page
+        self.report = report
 
 
 class CrashedError(InternalError):
-    """Native code did not survive the one mode that was asked for."""
+    """Native code did not survive the one mode that was asked for. `report`: as of RefusedError."""
 
-    def __init__(self, where: str, what: str, hint: str, report: Report, page: Path) -> None:
+    def __init__(self, where: str, what: str, hint: str, report: Report) -> None:
         super().__init__(where, what, hint)
-        self.report, self.page = report, page
+        self.report = report
 
 
 def convert(options: Options, on_stage: OnStage, on_log: Callable[[str], object]) -> Result:
@@ -92,14 +93,14 @@ class _Run:
         self._conversions = conversions
         self._attempts: list[Attempt] = []
         self._made: dict[str, Made] = {}
-        self._fleet = compat.targets(options.targets)
+        self._bench: Bench | None = None
         self._limits = Limits(options.time_limit_s, options.memory_limit)
 
     def finish(self) -> Result:
         """Try what was asked for, and what else helps; write the bundle or raise."""
         self._try(choose.modes(self._options))
         if self._options.quantize == AUTO and choose.wants_mixed(self._options, self._attempts):
-            self._try(("mixed",))
+            self._try(choose.SEARCHED)
         chosen = choose.choose(self._attempts)
         if chosen is None:
             self._explain()
@@ -110,25 +111,28 @@ class _Run:
 
     def _try(self, modes: Sequence[str]) -> None:
         self._conversions.run(modes)
-        bench = self._bench()
+        self._bench = self._bench or self._made_bench()
         for mode in modes:
             outcome = self._conversions.outcomes[mode]
             if isinstance(outcome, Converted):
-                attempt, made = try_out(bench, outcome, self._conversions.model(mode), self._on_stage)
+                attempt, made = try_out(self._bench, outcome, self._conversions.model(mode), self._on_stage)
                 if made is not None:
                     self._made[mode] = made
             else:
                 attempt = _failed(mode, outcome)
             self._attempts.append(attempt)
 
-    def _bench(self) -> Bench:
-        folder, options, texts = self._conversions.folder, self._options, self._texts
-        floats = load(folder / "floats.npz")
-        truth = load(folder / "labels.npz")["labels"] if (folder / "labels.npz").exists() else None
-        bound = labels.bind(truth, floats, texts.labels, texts.postprocess.output, options.evaluation)
-        real_data = self._conversions.found.evaluation != calibrate.RANDOM
-        texts.check_labels({name: answers.shape[1:] for name, answers in floats.items()}, options)
-        return Bench(options, texts, load(folder / "inputs.npz"), floats, bound, real_data, self._fleet)
+    def _made_bench(self) -> Bench:
+        texts, found = self._texts, self._conversions.found
+        evaluation = Evaluation.read(
+            self._conversions.folder,
+            texts.labels,
+            texts.postprocess.output,
+            self._options.evaluation,
+            real_data=found.real_data,
+        )
+        texts.check_labels({name: a.shape[1:] for name, a in evaluation.floats.items()}, self._options)
+        return Bench(self._options, texts, evaluation, compat.targets(self._options.targets))
 
     def _explain(self) -> None:
         """Find out what would work, and which layers lose the accuracy."""
@@ -162,7 +166,7 @@ class _Run:
             calibration=found.calibration,
             outside=found.outside,
             evaluation=found.evaluation,
-            samples=self._bench().samples,
+            samples=self._bench.evaluation.samples if self._bench else 0,
             advice=() if chosen else choose.advice(self._options, self._attempts),
             warnings=found.notes,
             versions=found.versions,
@@ -174,8 +178,7 @@ class _Run:
         model = self._conversions.model(shown.quantize)
         if not model.exists():
             return report
-        folder = self._conversions.folder / "coverage"
-        measured = coverage.measured(model, folder, self._on_stage, self._limits)
+        measured = coverage.measured(model, self._on_stage, self._limits)
         shown = dataclasses.replace(shown, coverage=(*measured, *coverage.documented(coverage.read(model))))
         attempts = tuple(shown if attempt.quantize == shown.quantize else attempt for attempt in report.attempts)
         return dataclasses.replace(report, attempts=attempts)
@@ -190,7 +193,7 @@ class _Run:
         else:
             what = "; ".join(asked.reasons)
         hint = "; ".join([*report.advice, f"report: {page}"])
-        return (CrashedError if crashed else RefusedError)(where, what, hint, report, page)
+        return (CrashedError if crashed else RefusedError)(where, what, hint, report)
 
     def _write(self, report: Report, made: Made) -> Result:
         self._on_stage("writing the bundle")
@@ -203,6 +206,5 @@ class _Run:
 
 def _failed(mode: str, outcome: EdgedError | DiedError) -> Attempt:
     if isinstance(outcome, DiedError):
-        what = outcome.reason if outcome.killed else f"{outcome.reason}\n{outcome.log}"
-        return Attempt(mode, "died", (f"the converter {what}",))
+        return Attempt(mode, "died", (f"the converter {outcome.reason}",))
     return Attempt(mode, "refused", (outcome.what + (f" ({outcome.hint})" if outcome.hint else ""),))

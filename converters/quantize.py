@@ -6,13 +6,14 @@ What is converted is the signature as it was saved again after loading, with pin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from converters import truth
 from converters.compat import CompatFlags
-from converters.options import Options
+from converters.options import Mode, Options
 from converters.samples import Array, Samples
 from converters.savedmodel import Loaded
 from edged.errors import BadDataError
@@ -20,7 +21,6 @@ from edged.errors import BadDataError
 _FLEX, _CUSTOM = "TF Select", "Custom"
 _MISSING = re.compile(rf"^({_FLEX}|{_CUSTOM}) ops: (.+)$", re.MULTILINE)
 _ERROR = re.compile(r"error: (?:loc\(.*\): )?(.+)")
-_INT8 = ("int8", "mixed")
 _OTHER = "try another --quantize, for example float16 or dynamic"
 # What the converter says, what it means, and what to do.
 _KNOWN = (
@@ -31,7 +31,7 @@ _KNOWN = (
     ),
     (
         "Select TensorFlow op(s), included in the given model, is(are) not supported",
-        "calibration runs the model in TFLite, which cannot run the ops that --allow-flex lets stay",
+        "calibration runs the model in TFLite, which cannot run ops of TensorFlow itself",
         _OTHER,
     ),
 )
@@ -47,7 +47,11 @@ def convert(loaded: Loaded, options: Options, samples: Samples | None, flags: Co
 
     made = converter(loaded, options, samples, flags)
     try:
-        return _with_float_ops(made, flags) if flags.float_ops and options.quantize in _INT8 else bytes(made.convert())
+        return (
+            _with_float_ops(made, flags)
+            if flags.float_ops and options.mode.needs_kind == "int8"
+            else bytes(made.convert())
+        )
     except (ConverterError, RuntimeError, ValueError) as exc:
         raise refusal(f"{options.model}, signature {loaded.key!r}", options.quantize, str(exc)) from exc
 
@@ -93,32 +97,33 @@ def _of(loaded: Loaded) -> Any:
 def _configure(made: Any, options: Options, samples: Samples | None, flags: CompatFlags) -> None:
     import tensorflow as tf  # noqa: PLC0415  # child process only
 
-    quantize, integer = options.quantize, options.mode.calibrated
+    mode = options.mode
     # All or none: which of them may stay is checked where the file is read.
     made.allow_custom_ops = bool(options.allow_custom)
-    made.target_spec.supported_ops = [*_ops(quantize), *([tf.lite.OpsSet.SELECT_TF_OPS] if options.allow_flex else [])]
-    if quantize == "none":
+    made.target_spec.supported_ops = [*_ops(mode), *([tf.lite.OpsSet.SELECT_TF_OPS] if options.allow_flex else [])]
+    if not (mode.needs_kind or mode.needs_constants):
         return
     made.optimizations = [tf.lite.Optimize.DEFAULT]
     made._experimental_disable_per_channel_quantization_for_dense_layers = flags.per_tensor_dense  # noqa: SLF001  # no public name
-    if quantize == "float16":
+    if "float16" in mode.needs_constants:
         made.target_spec.supported_types = [tf.float16]
-    if integer and samples is not None:
+    if mode.calibrated and samples is not None:
         made.representative_dataset = lambda: _representative(samples)
-    if options.mode.integer:
-        made.inference_input_type = made.inference_output_type = tf.as_dtype(options.mode.integer)
+    if mode.integer:
+        made.inference_input_type = made.inference_output_type = tf.as_dtype(mode.integer)
 
 
-def _ops(quantize: str) -> list[Any]:
-    """Return the op sets of a mode: integers alone, or, for `mixed`, with the float ops of the layers kept float."""
+def _ops(mode: Mode) -> list[Any]:
+    """Return the op sets of a mode: integers alone, or with the float ops of layers that are kept float."""
     import tensorflow as tf  # noqa: PLC0415  # child process only
 
     sets = tf.lite.OpsSet
-    return {
+    integers = {
         "int8": [sets.TFLITE_BUILTINS_INT8],
-        "mixed": [sets.TFLITE_BUILTINS_INT8, sets.TFLITE_BUILTINS],
-        "int16x8": [sets.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8],
-    }.get(quantize, [sets.TFLITE_BUILTINS])
+        "int16": [sets.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8],
+    }
+    made = integers.get(mode.needs_kind, [sets.TFLITE_BUILTINS])
+    return [*made, sets.TFLITE_BUILTINS] if mode.searched else made
 
 
 def _representative(samples: Samples) -> Iterator[dict[str, Array]]:
@@ -139,10 +144,15 @@ def refusal(where: str, quantize: str, text: str) -> BadDataError:
     missing = _missing(text)
     if missing:
         listed = "; ".join(f"{kind} ops {', '.join(names)}" for kind, names in missing.items())
-        flags = [f"--allow-custom {name}" for name in missing.get(_CUSTOM, ())]
-        flags += ["--allow-flex"] if _FLEX in missing else []
-        advice = f"replace them in the model; {' '.join(flags)} lets them stay, for runtimes that have them"
-        return BadDataError(where, f"cannot be converted: {listed} are not in TFLite", advice)
+        return BadDataError(where, f"cannot be converted: {listed} are not in TFLite", _replace(missing))
     first = next(iter(_ERROR.findall(text)), text.strip().splitlines()[0] if text.strip() else "no reason given")
     advice = "" if quantize == "none" else _OTHER
     return BadDataError(where, f"cannot be converted with --quantize {quantize}: {first}", advice)
+
+
+def _replace(missing: Mapping[str, list[str]]) -> str:
+    """Return what to do about ops that TFLite lacks: a flag keeps them, but makes no runtime have them."""
+    if _FLEX in missing:
+        return truth.NO_FLEX
+    flags = " ".join(f"--allow-custom {name}" for name in missing[_CUSTOM])
+    return f"replace them in the model; {flags} lets them stay, for a runtime that registers them"

@@ -1,18 +1,21 @@
 """What a conversion found: one document, which the terminal, report.json and report.html show.
 
 It holds plain values only. What differs from run to run (times) is in fields whose names end in `_us`; a bundle's own
-report leaves them out, for the same input and flags must give the same bytes.
+report leaves them out, for the same input and flags must give the same bytes. A reason is a sentence for a person;
+several in one text are parted by `; `.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from converters.parity import OutputParity
+from converters.gates import Gate, OutputParity
 from converters.truth import Facts
 from edged.bundle import Calibration
+from edged.engines import tflite_coverage
 
 # The score of a file that a runtime does not run: a number, for JSON has no infinity.
 NOT_RUN = -1000.0
@@ -56,11 +59,17 @@ class Histogram:
 
 @dataclass(frozen=True)
 class TargetRun:
-    """The model on one runtime with one delegate. state `not run`: the runtime is not here; reason: what is known.
+    """The model on one runtime.
 
-    runtime: e.g. `ai-edge-litert 2.3.0`. delegate: `default` (as a device runs it, XNNPACK where it takes the ops) or
-    `reference` (the runtime's own kernels alone).
-    outputs: every output against the SavedModel. p50_us: the median of an inference; 0 where not measured.
+    runtime: with its version, e.g. `ai-edge-litert 2.3.0`. delegate: `default`, as a device runs it, XNNPACK where it
+    takes the ops; `reference`, the runtime's own kernels alone, which only the first runtime that runs it is asked
+    for; or "" where it was not run here and its table of ops was looked at instead.
+    state: `refused` where a gate fails, an output never changes or differs from the first runtime's, where the runtime
+    does not load the model, does not run it or dies of it, and where the table of a runtime that a person named lacks
+    an op. `not run`: of every other runtime that is not here.
+    reason: what failed; of a runtime that is not here what its table says.
+    outputs: every output against the SavedModel; empty where there were no answers. p50_us: the median of an inference
+    with the default delegate; 0 where it was not measured.
     """
 
     runtime: str
@@ -71,33 +80,9 @@ class TargetRun:
     p50_us: float = 0.0
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Ops that a delegate leaves to the CPU: the op's name, how many of them, and why where that is known."""
-
-    op: str
-    count: int
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How much of the main graph a delegate takes.
-
-    how: measured by loading the model here, or told by the delegate's documented table. source: the runtime, or the
-    document. partition: for every op of the main graph in order, the number of its partition, or -1 for the CPU; empty
-    where the delegate cannot serve at all, and `reason` says why.
-    """
-
-    delegate: str
-    how: Literal["measured", "documented"]
-    source: str
-    taken: int
-    total: int
-    partitions: int
-    refused: tuple[Refusal, ...] = ()
-    partition: tuple[int, ...] = ()
-    reason: str = ""
+# What `edged inspect` tells too.
+Coverage = tflite_coverage.Coverage
+Refusal = tflite_coverage.Refusal
 
 
 @dataclass(frozen=True)
@@ -148,9 +133,14 @@ class MixedSearch:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One mode, tried. state `died`: the converter or a runtime did not survive it; reasons says how.
+    """One mode, tried. reasons: why it may not ship; empty where it passed.
 
-    reasons: why it may not ship. model_bytes: 0 where there is no file. targets, coverage: of this mode's file.
+    state: `died` where the converter's process ended without a result, killed by a signal, by a limit or by itself.
+    `refused` is everything else: no such model can be made, a gate fails, a runtime refuses the model or dies of it.
+    model_bytes: 0 where there is no file, or its answers could not be compared. facts, targets, histograms: of the
+    file, where there is one. coverage: of the attempt that the report shows in full alone. layers: where the one mode
+    that was asked for was refused. mixed: of the mode `mixed` alone.
+    notes: what a person should know of a file that passed, such as a runtime that cannot serve it.
     """
 
     quantize: str
@@ -195,7 +185,22 @@ class Report:
 
     @property
     def shown(self) -> Attempt:
-        """The attempt to show in full: the chosen one, else what was asked for; of `auto` the last that made a file."""
-        chosen = [attempt for attempt in self.attempts if attempt.quantize in (self.chosen, self.quantize)]
+        """The attempt to show in full: the chosen one, else the mode that was asked for; of `auto` what comes nearest.
+
+        That is the file whose worst figure misses its limit by least; of equal ones the one that fewest runtimes
+        refuse without an answer, then the smallest.
+        """
+        named = [attempt for attempt in self.attempts if attempt.quantize in (self.chosen, self.quantize)]
         made = [attempt for attempt in self.attempts if attempt.model_bytes]
-        return (chosen or made[-1:] or self.attempts)[0]
+        return named[0] if named else max(made, key=_nearness, default=self.attempts[0])
+
+
+def slack(gate: Gate) -> float:
+    """Return how far a gate is from failing, negative where it fails; what is no number is the worst there is."""
+    return gate.margin if math.isfinite(gate.value) else -math.inf
+
+
+def _nearness(attempt: Attempt) -> tuple[float, int, int]:
+    least = min((slack(g) for run in attempt.targets for p in run.outputs for g in p.gates), default=-math.inf)
+    silent = sum(run.state == "refused" and not run.outputs for run in attempt.targets)
+    return min(least, 0.0), -silent, -attempt.model_bytes

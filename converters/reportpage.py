@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from importlib import resources
 
-from converters import reportpage_charts, reportpage_graph, reportpage_tables, reportpage_verdict
+from converters import (
+    reportpage_charts,
+    reportpage_graph,
+    reportpage_key,
+    reportpage_layers,
+    reportpage_tables,
+    reportpage_verdict,
+)
 from converters.report import Report
 from converters.reportpage_html import Html, el, join, section
 
@@ -39,8 +46,8 @@ def _head(report: Report) -> Html:
 
 def _body(report: Report, *, timings: bool) -> Html:
     shown = report.shown
-    figures = section("Key figures", reportpage_verdict.key_figures(report, timings=timings))
-    tried = section("Modes tried", reportpage_verdict.attempts(report, timings=timings))
+    figures = section("Key figures", reportpage_key.key_figures(report, timings=timings))
+    tried = section("Modes tried", reportpage_key.attempts(report, timings=timings))
     parts = [
         figures,
         tried if len(report.attempts) > 1 else Html(),
@@ -48,8 +55,8 @@ def _body(report: Report, *, timings: bool) -> Html:
         reportpage_charts.errors(shown),
         reportpage_charts.calibration(report),
         reportpage_tables.parity(shown, timings=timings),
-        reportpage_charts.layers(shown),
-        reportpage_charts.mixed(shown),
+        reportpage_layers.layers(shown),
+        reportpage_layers.mixed(shown),
         reportpage_tables.content(shown),
         reportpage_tables.coverage(shown),
         reportpage_tables.origin(report),

@@ -1,4 +1,4 @@
-"""Pictures of figures: how errors are spread, what calibration saw, how far each layer is off. Plain SVG."""
+"""Pictures of figures: how errors are spread, and what calibration saw. Plain SVG."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from converters.gates import Gate
-from converters.report import NOT_RUN, Attempt, Histogram, LayerError, Report
-from converters.reportpage_html import Html, el, folded, join, name, section
-from converters.reportpage_words import bound, count, number, percent, worst
+from converters.report import Attempt, Histogram, Report
+from converters.reportpage_html import Html, el, name, section
+from converters.reportpage_words import bound, count, number, percent
+from converters.reportpage_worst import worst
 from edged.bundle import InputRange, TensorSpec
 
 # The plot's box inside the picture, in its own units; what is around it is for words.
@@ -162,50 +163,3 @@ def _spans(bars: Sequence[tuple[str, float, float]]) -> Iterator[Html]:
         x = _x(value, low, high)
         yield el("line", class_="axis", x1=x, x2=x, y1=bottom - 3, y2=bottom + 3)
         yield el("text", number(value), x=x, y=bottom + 16, text_anchor=anchor)
-
-
-def layers(attempt: Attempt) -> Html:
-    """Return how far every op's output is from the float model's, worst first, with a bar for its signal to noise."""
-    ordered = sorted(attempt.layers, key=lambda layer: (layer.snr_db, layer.index))
-    top = max((layer.snr_db for layer in ordered if math.isfinite(layer.snr_db)), default=0.0)
-    rows = [_layer(layer, top) for layer in ordered]
-    head = ("op", "signal to noise (dB)", "largest error / largest value", "output")
-    told = "All errors of the ops before it are in an op's figure. The first op that is bad is where to look."
-    listed = folded("Ops, worst first", head, rows, numbers=(2,))
-    return section("Error, layer by layer", el("p", told), listed) if rows else Html()
-
-
-def _layer(layer: LayerError, top: float) -> list[str]:
-    width = round(60 * max(0.0, layer.snr_db) / top) if top > 0 and math.isfinite(layer.snr_db) else 0
-    bar = join([f"{layer.snr_db:.1f}", el("span", class_="bar", style=f"width:{width}px")])
-    return [f"{layer.index} {layer.op}", bar, number(layer.relative), name(layer.tensor)]
-
-
-def mixed(attempt: Attempt) -> Html:
-    """Return the search for the layers to keep float: what each of them costs and brings."""
-    search = attempt.mixed
-    if search is None:
-        return Html()
-    told = (
-        f"{search.tried} of at most {count(search.budget, 'conversion')} made. {search.score}: "
-        f"{_score(search.uniform)} with every layer int8, {_score(search.final)} in the end."
-    )
-    kept = sum(cost.kept_float for cost in search.costs)
-    head = ("layer", "op", "kept float", f"{search.score} with it int8", "gained", "extra bytes")
-    rows = [
-        [
-            name(c.layer),
-            c.op,
-            "◆ yes" if c.kept_float else "no",
-            _score(c.score),
-            "-" if c.score <= NOT_RUN else f"{c.gained:+.3g}",
-            f"{c.extra_bytes:,}",
-        ]
-        for c in search.costs
-    ]
-    caption = f"What int8 costs, layer by layer ({kept} of {len(rows)} kept float)"
-    return section("Mixed precision", el("p", told), folded(caption, head, rows, numbers=(3, 4, 5)))
-
-
-def _score(score: float) -> str:
-    return "does not run" if score <= NOT_RUN else number(score)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 
 from converters.report import Attempt, Coverage
-from converters.reportpage_html import Html, el, join, name, section
+from converters.reportpage_html import Html, el, fold, join, name, section
 from converters.reportpage_words import NONE, TIMES, count
 from edged.engines.tflite_nodes import Node
 
@@ -28,6 +28,8 @@ _STRIP, _LANE = 44, 24
 # A strip's share below which a letter or a number would not fit in, on a phone.
 _LETTER, _NUMBER = 4.0, 5.0
 _ROWS = 48
+# A table of more rows than this is one touch away.
+_SEEN = 24
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def picture(attempt: Attempt) -> Html:
 def _words(nodes: Sequence[Node], lanes: Sequence[Coverage]) -> str:
     kinds = Counter(node.kind for node in nodes)
     told = ", ".join(f"{amount} {kind}" for kind, amount in sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
-    marked = " Brackets mark what a delegate takes, one for each partition." if lanes else ""
+    marked = " Brackets mark what a delegate takes; what has the same number is one partition." if lanes else ""
     return f"{count(len(nodes), 'op')} in the order they run: {told}.{marked}"
 
 
@@ -99,18 +101,26 @@ def _grouped(pairs: Sequence[tuple[Node, tuple[int, ...]]], *, by_op: bool) -> l
 
 
 def _strip(nodes: Sequence[Node], lanes: Sequence[Coverage]) -> Html:
-    """Return the overview. Positions are in percent, so that it fills any width and its letters stay letters."""
+    """Return the overview. Positions are in percent, so that it fills any width and its letters stay letters.
+
+    What is measured is seen at once; what documents tell is one touch away.
+    """
     runs = _grouped([(node, ()) for node in nodes], by_op=False)
     starts = accumulate((len(run.nodes) for run in runs), initial=0)
     parts = [_block(run, start, len(nodes)) for run, start in zip(runs, starts, strict=False)]
     title = f"dtypes of {count(len(nodes), 'op')} in the order they run"
-    drawn = [_svg(title, _STRIP, join(parts))]
-    for lane in lanes:
-        pieces = count(lane.partitions, "partition")
-        what = f"{_named(lane)} takes {lane.taken} of {lane.total} ops in {pieces}, {lane.how}"
-        drawn += [el("p", what, class_="lane"), _svg(what, _LANE, join(_brackets(lane)))]
     ends = el("p", el("span", "first op"), el("span", "last op"), class_="ends")
-    return el("div", join(drawn), ends, class_="strip")
+    seen = [_lane(lane) for lane in lanes if lane.how == "measured"]
+    told = [_lane(lane) for lane in lanes if lane.how != "measured"]
+    by_table = fold(f"{count(len(told), 'delegate')} by their documents, each an upper bound", *told)
+    return el("div", _svg(title, _STRIP, join(parts)), *seen, ends, by_table, class_="strip")
+
+
+def _lane(lane: Coverage) -> Html:
+    upper = "up to " if lane.how == "documented" else ""
+    pieces = count(lane.partitions, "partition")
+    what = f"{lane.name} takes {upper}{lane.taken} of {lane.total} ops in {pieces}, {lane.how}"
+    return join([el("p", what, class_="lane"), _svg(what, _LANE, join(_brackets(lane)))])
 
 
 def _svg(title: str, height: int, content: Html) -> Html:
@@ -150,14 +160,15 @@ def _brackets(lane: Coverage) -> Iterator[Html]:
 
 
 def _list(runs: Sequence[_Run], lanes: Sequence[Coverage]) -> Html:
-    head = el("tr", *(el("th", word, scope="col") for word in ("op", "dtype", "what", *map(_named, lanes))))
+    head = el("tr", *(el("th", word, scope="col") for word in ("op", "dtype", "what", *(lane.name for lane in lanes))))
     rows = [_list_row(runs, i, lanes) for i in range(len(runs))]
     caption = "Ops in the order they run"
-    return el(
+    table = el(
         "div",
         el("table", el("caption", caption), el("thead", head), el("tbody", *rows), class_="ops"),
         class_="scroll tall", tabindex=0, role="region", aria_label=caption,
     )  # fmt: skip
+    return table if len(rows) <= _SEEN else fold(f"{caption}: {count(len(rows), 'row')}", table)
 
 
 def _list_row(runs: Sequence[_Run], row: int, lanes: Sequence[Coverage]) -> Html:
@@ -180,7 +191,7 @@ def _lane_cell(runs: Sequence[_Run], row: int, lane: int, coverage: Coverage) ->
         el("span", f"P{number}"),
         rowspan=span,
         class_="lane-taken",
-        title=f"{_named(coverage)}, partition {number}",
+        title=f"{coverage.name}, partition {number}",
     )
 
 
@@ -198,8 +209,3 @@ def _ops(run: _Run) -> Html:
 
 def _op(node: Node) -> Html:
     return join([name(node.op), el("span", f" v{node.version}", class_="version"), " (custom)" if node.custom else ""])
-
-
-def _named(coverage: Coverage) -> str:
-    """Name a delegate that was measured together with the runtime that it is part of."""
-    return f"{coverage.delegate} of {coverage.source}" if coverage.how == "measured" else coverage.delegate

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+from converters.reportpage_words import NONE
 from edged.shown import plain
 
 _BREAKS = re.compile(r"\s")
@@ -62,36 +63,39 @@ def lines(items: Sequence[str]) -> Html:
     return el("ul", *(el("li", item) for item in items)) if items else Html()
 
 
-def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()) -> Html:
+def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = (),
+          stacked: bool = False) -> Html:  # fmt: skip
     """Return a table in a box of its own that scrolls sideways; nothing when it has no rows.
 
-    numbers: the columns that are set flush right. The first cell of a row names it. A row may hold whole cells (`<td`).
+    numbers: the columns that are set flush right. The first cell of a row names it. stacked: on a phone a row becomes
+    a block with a line for each cell, for tables whose last column holds sentences.
     """
     if not rows:
         return Html()
     # Keyboards must reach what scrolls.
+    kept = {"class_": "stacked"} if stacked else {}
+    top = el("tr", *(el("th", cell, scope="col", **_number(i in numbers)) for i, cell in enumerate(head)))
+    body = el("tbody", *(_row(row, head, numbers) for row in rows))
     return el(
-        "div",
-        el("table", el("caption", caption), el("thead", _row(head, numbers, head=True)), _body(rows, numbers)),
+        "div", el("table", el("caption", caption), el("thead", top), body, **kept),
         class_="scroll", tabindex=0, role="region", aria_label=caption,
     )  # fmt: skip
 
 
-def _body(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> Html:
-    return el("tbody", *(_row(row, numbers, head=False) for row in rows))
+def _number(right: bool) -> dict[str, str]:
+    return {"class_": "number"} if right else {}
 
 
-def _row(cells: Sequence[str], numbers: Sequence[int], *, head: bool) -> Html:
-    return el("tr", *(_cell(cell, i, right=i in numbers, head=head) for i, cell in enumerate(cells)))
+def _row(cells: Sequence[str], head: Sequence[str], numbers: Sequence[int]) -> Html:
+    first = el("th", cells[0], scope="row", **_number(0 in numbers))
+    rest = (_cell(cell, head[i], right=i in numbers) for i, cell in enumerate(cells) if i)
+    return el("tr", first, *rest)
 
 
-def _cell(cell: str, column: int, *, right: bool, head: bool) -> Html:
-    if isinstance(cell, Html) and cell.startswith(("<td", "<th")):
-        return cell
-    style: dict[str, str] = {"class_": "number"} if right else {}
-    if head:
-        return el("th", cell, scope="col", **style)
-    return el("th", cell, scope="row", **style) if column == 0 else el("td", cell, **style)
+def _cell(cell: str, label: str, *, right: bool) -> Html:
+    classes = [*(["number"] if right else []), *(["none"] if cell == NONE else [])]
+    kept = {"class_": " ".join(classes)} if classes else {}
+    return el("td", cell, data_label=label, **kept)
 
 
 def fold(summary: str, *children: str) -> Html:
@@ -101,10 +105,17 @@ def fold(summary: str, *children: str) -> Html:
 
 
 def folded(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = (),
-           first: int = 8) -> Html:  # fmt: skip
+           first: int = 8, stacked: bool = False) -> Html:  # fmt: skip
     """Return a table whose rows after the `first` are folded, so that a long one does not push the page away."""
     if len(rows) <= first + 2:
-        return table(caption, head, rows, numbers=numbers)
+        return table(caption, head, rows, numbers=numbers, stacked=stacked)
     rest = rows[first:]
-    top = table(f"{caption}: {first} of {len(rows)}", head, rows[:first], numbers=numbers)
-    return join([top, fold(f"{len(rest)} more rows", table(f"{caption}: the rest", head, rest, numbers=numbers))])
+    top = table(f"{caption}: {first} of {len(rows)}", head, rows[:first], numbers=numbers, stacked=stacked)
+    below = table(f"{caption}: the rest", head, rest, numbers=numbers, stacked=stacked)
+    return join([top, fold(f"{len(rest)} more rows", below)])
+
+
+def passed(good: bool, words: tuple[str, str] = ("passes", "fails")) -> Html:
+    """Return a verdict that is told by sign and word as well as by colour."""
+    sign, word, tone = ("✓", words[0], "good") if good else ("✗", words[1], "bad")
+    return el("span", f"{sign} {word}", class_=tone)

@@ -4,48 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from converters import figures
 from converters.report import Attempt, Coverage, Report, Source, TargetRun
-from converters.reportpage_html import Html, el, folded, join, lines, name, section, table
-from converters.reportpage_verdict import passed
-from converters.reportpage_words import NONE, TIMES, count, metric, number, percent, proofs, size, time, where
+from converters.reportpage_html import Html, el, fold, folded, join, lines, name, passed, section, table
+from converters.reportpage_words import NONE, TIMES, count, metric, number, percent, time, where
+from converters.reportpage_worst import parts, proofs
 from edged.bundle import TensorSpec
-
-# Figures in the order a person looks for them; what else there is follows.
-_ORDER = (
-    "agreement",
-    "f1",
-    "accuracy",
-    "accuracy_float",
-    "mae",
-    "mae_float",
-    "equal",
-    "cosine",
-    "snr_db",
-    "max_abs",
-    "relative",
-)
+from edged.shown import size
 
 
 def parity(attempt: Attempt, *, timings: bool) -> Html:
     """Return every output on every target, and every target's state."""
-    return section("Proof, target by target", _states(attempt, timings=timings), _figures(attempt))
+    states = _states(attempt, timings=timings)
+    told = "default: as a device runs it, XNNPACK where it takes the ops; reference: the runtime's own kernels alone."
+    return section("Proof, target by target", el("p", told) if states else "", states, _figures(attempt))
 
 
 def _states(attempt: Attempt, *, timings: bool) -> Html:
     head = ["runtime", "delegate", "state", *(["median time"] if timings else []), "what is known"]
     rows = [_state(run, timings=timings) for run in attempt.targets]
-    return folded("Targets", head, rows, numbers=(3,) if timings else ())
+    return folded("Targets", head, rows, numbers=(3,) if timings else (), stacked=True)
 
 
 def _state(run: TargetRun, *, timings: bool) -> list[str]:
     state = "○ not run" if run.state == "not run" else passed(run.state == "passed", ("passed", "refused"))
-    return [run.runtime, run.delegate, state, *([time(run.p50_us) or NONE] if timings else []), run.reason or NONE]
+    timed = [time(run.p50_us) or NONE] if timings else []
+    return [run.runtime, run.delegate or NONE, state, *timed, _known(run)]
+
+
+def _known(run: TargetRun) -> str:
+    """Return a target's reason; several missed limits are counted, for the table of figures shows them as well."""
+    missed = [gate for item in run.outputs for gate in item.gates if not gate.passed]
+    said = parts(run.reason)
+    return (
+        fold(f"misses {count(len(missed), 'limit')}", lines(said)) if missed and len(said) > 1 else run.reason or NONE
+    )
 
 
 def _figures(attempt: Attempt) -> Html:
     found = list(proofs(attempt))
-    keys = {key for _, item in found for key in item.figures}
-    order = sorted(keys, key=lambda key: (_ORDER.index(key) if key in _ORDER else len(_ORDER), key))
+    order = figures.ordered(key for _, item in found for key in item.figures)
     rows = [
         [where(run), name(item.output), passed(all(gate.passed for gate in item.gates)),
          *(number(item.figures[key]) if key in item.figures else NONE for key in order)]
@@ -58,17 +56,30 @@ def _figures(attempt: Attempt) -> Html:
 def coverage(attempt: Attempt) -> Html:
     """Return how much of the graph each delegate takes, and what it leaves."""
     head = ("delegate", "takes", "partitions", "known by", "leaves to the CPU")
-    told = "Measured: the model was loaded here with the delegate. Documented: its table of ops was looked at."
+    told = (
+        "Measured: the model was loaded here with the delegate. Documented: its table of ops was looked at; that is "
+        "an upper bound, the delegate itself may take less."
+    )
     rows = [_covered(item) for item in attempt.coverage]
-    return section("Delegates", el("p", told), folded("Coverage", head, rows, numbers=(2,))) if rows else Html()
+    listed = folded("Coverage", head, rows, numbers=(2,), stacked=True)
+    return section("Delegates", el("p", told), listed) if rows else Html()
 
 
 def _covered(item: Coverage) -> list[str]:
-    share = f"{item.taken} of {item.total} ops ({percent(item.taken / item.total)})" if item.total else NONE
-    left = [f"{r.op} {TIMES}{r.count}{f': {r.reason}' if r.reason else ''}" for r in item.refused]
-    left = [*([item.reason] if item.reason else []), *left]
+    upper = "up to " if item.how == "documented" else ""
+    share = f"{upper}{item.taken} of {item.total} ops ({percent(item.taken / item.total)})" if item.total else NONE
     known = join([el("strong", item.how), f": {item.source}"])
-    return [item.delegate, share, str(item.partitions), known, lines(left) if len(left) > 1 else "".join(left) or NONE]
+    left = [*([item.reason] if item.reason else []), *_left(item)]
+    return [item.name, share, str(item.partitions), known, lines(left) if len(left) > 1 else "".join(left) or NONE]
+
+
+def _left(item: Coverage) -> Iterator[str]:
+    """Yield a line for each reason, with all ops that are left for it."""
+    grouped: dict[str, list[str]] = {}
+    for refusal in item.refused:
+        grouped.setdefault(refusal.reason, []).append(f"{refusal.op} {TIMES}{refusal.count}")
+    for reason, ops in grouped.items():
+        yield f"{reason}: {', '.join(ops)}" if reason else ", ".join(ops)
 
 
 def content(attempt: Attempt) -> Html:
@@ -86,7 +97,6 @@ def content(attempt: Attempt) -> Html:
         ),
         _ops(attempt),
         folded("Dtypes", ("dtype", "tensors", "constants"), dtypes, numbers=(1, 2)),
-        lines([join([note]) for note in attempt.notes]),
     )
 
 
@@ -164,5 +174,6 @@ def _chosen(chosen: str, existing: Sequence[str]) -> str:
 
 
 def warnings(report: Report) -> Html:
-    """Return the warnings; the first screen leads here."""
-    return el("div", section("Warnings", lines(report.warnings)), id="warnings") if report.warnings else Html()
+    """Return the warnings, and what there is to know of the file; the first screen leads here."""
+    told = section("Warnings and notes", lines([*report.warnings, *report.shown.notes]))
+    return el("div", told, id="warnings") if told else Html()

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from converters.gates import Gate, OutputParity
-from converters.report import Attempt, TargetRun
+from converters import figures
+from converters.gates import Gate
+from converters.report import TargetRun
 
 # The typographer's signs, by number: they look like others.
 NONE, TIMES = "\u2013", "\u00d7"
-_METRICS = {
-    "agreement": "argmax agreement",
-    "equal": "equal answers",
-    "cosine": "cosine similarity",
-    "snr_db": "signal to noise (dB)",
-    "max_abs": "largest error",
-    "relative": "largest error / largest value",
-    "f1": "F1",
-    "saturated": "share beyond the range",
-    "accuracy": "accuracy",
-    "accuracy_float": "accuracy of the SavedModel",
-    "mae": "mean absolute error",
-    "mae_float": "mean absolute error of the SavedModel",
-}
+_ALONE = "own kernels alone"
 # Enough for a person; more only where a figure misses its bound by less.
 _DIGITS = (4, 6, 9, 12)
 
 
 def metric(key: str) -> str:
-    """Return a figure's name in words; one that is not known is shown as it is called."""
-    return _METRICS.get(key, key.replace("_", " "))
+    """Return a figure's name in words."""
+    return figures.of(key).words
 
 
 def number(value: float) -> str:
@@ -55,13 +42,6 @@ def percent(share: float) -> str:
     return "< 0.01 %" if 0 < share < 1e-4 else f"{shown} %"  # noqa: PLR2004
 
 
-def size(count: int) -> str:
-    """Return a number of bytes: `812 B`, `64.0 KiB`, `16.0 MiB`."""
-    if count < 1024:  # noqa: PLR2004
-        return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"
-
-
 def time(us: float) -> str:
     """Return a duration given in µs; "" for 0, which is not measured."""
     if not us:
@@ -81,42 +61,10 @@ def bound(gate: Gate) -> str:
 
 
 def where(run: TargetRun) -> str:
-    """Return a target: `ai-edge-litert 2.3.0 · xnnpack`."""
-    return f"{run.runtime} · {run.delegate}" if run.delegate else run.runtime
+    """Return a target: `ai-edge-litert 2.3.0`; as a device runs it unless it says something else."""
+    return f"{run.runtime}, {_ALONE}" if run.delegate == "reference" else run.runtime
 
 
-def proofs(attempt: Attempt) -> Iterator[tuple[TargetRun, OutputParity]]:
-    """Yield every output on every target it was measured on."""
-    for run in attempt.targets:
-        for parity in run.outputs:
-            yield run, parity
-
-
-def slack(gate: Gate) -> float:
-    """Return how far a gate is from failing, negative where it fails; what is no number is the worst there is."""
-    return gate.margin if math.isfinite(gate.value) else -math.inf
-
-
-@dataclass(frozen=True)
-class Worst:
-    """A figure of one output where it is worst of all targets. place: that target."""
-
-    place: str
-    gate: Gate
-    parity: OutputParity
-
-
-def worst(attempt: Attempt) -> list[list[Worst]]:
-    """Return for every output its gates, each where it is worst; the worst output and its worst gate come first."""
-    found: dict[str, dict[str, Worst]] = {}
-    for run, parity in proofs(attempt):
-        kept = found.setdefault(parity.output, {})
-        for gate in parity.gates:
-            if gate.metric not in kept or slack(gate) < slack(kept[gate.metric].gate):
-                kept[gate.metric] = Worst(where(run), gate, parity)
-    groups = [sorted(group.values(), key=_rank) for group in found.values() if group]
-    return sorted(groups, key=lambda group: _rank(group[0]))
-
-
-def _rank(item: Worst) -> tuple[bool, float]:
-    return item.gate.passed, slack(item.gate)
+def listed(words: Sequence[str]) -> str:
+    """Return `a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

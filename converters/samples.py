@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,13 +47,14 @@ class Samples:
     """Checked samples: input name → array [count, *shape] in the input's dtype.
 
     labels: [count, …] whole numbers (classes), text (names of classes) or finite floats (what a regression should have
-    answered), or None.
+    answered), or None. random: nobody's data, drawn where none were given.
     """
 
     source: str
     arrays: Mapping[str, Array]
     labels: Array | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    random: bool = False
 
     @property
     def count(self) -> int:
@@ -63,7 +64,8 @@ class Samples:
     def take(self, index: npt.NDArray[np.int_]) -> Samples:
         """Return the samples at `index`, without the notes."""
         labels = None if self.labels is None else self.labels[index]
-        return Samples(self.source, {name: array[index] for name, array in self.arrays.items()}, labels)
+        arrays = {name: array[index] for name, array in self.arrays.items()}
+        return replace(self, arrays=arrays, labels=labels, notes=())
 
 
 def bind(raw: Mapping[str, Array], inputs: tuple[InputInfo, ...], source: str, labels: Array | None = None) -> Samples:

@@ -13,9 +13,9 @@ from edged.errors import UsageError
 # None: a dimension of any size, or, for a whole shape, any number of dimensions.
 Dims = tuple["int | None", ...]
 
-_WHY = "delegates want fixed sizes: XNNPACK takes 0 nodes of some graphs with open ones"
-_BATCH = f"the batch, 1 unless --batch says otherwise; {_WHY}, and recurrent layers need a fixed batch"
-_GIVEN = f"given by --shape; {_WHY}"
+# XNNPACK takes no node of some graphs with open sizes; lists in recurrent layers reserve space for a known batch.
+_BATCH = "recurrent layers and some delegates need fixed sizes"
+_GIVEN = "given by --shape: some delegates need fixed sizes"
 _EXAMPLE = 64
 
 
@@ -99,7 +99,7 @@ def _fits(known: Dims, given: tuple[int, ...]) -> bool:
 
 
 def _pinned(name: str, known: Dims | None, traced: Dims, asked: Asked) -> list[Pinned]:
-    reason = _GIVEN if name in asked.given else _BATCH
+    reason = _GIVEN if name in asked.given else f"batch of {asked.batch}: {_BATCH}"
     return [
         Pinned(name, i, size, reason)
         for i, size in enumerate(traced)

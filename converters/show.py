@@ -1,48 +1,23 @@
-"""What a conversion tells on a terminal: stages on the way, tables at the end."""
+"""What a conversion tells on a terminal when it is over: tables for a person, one JSON document for a program."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
-from typing import TextIO
+from collections.abc import Iterable, Iterator, Sequence
 
-from converters import reportjson
+from converters import figures, reportjson
+from converters.gates import OutputParity
 from converters.pipeline import Result
 from converters.report import NOT_RUN, Attempt, Coverage, MixedSearch, Report, TargetRun
 from edged.bundle import TensorSpec
-from edged.commands import _text
+from edged.shown import shape, table
 
-_FIGURES = (
-    "agreement", "f1", "equal", "cosine", "snr_db", "max_abs", "relative", "saturated", "accuracy_float", "accuracy",
-    "mae_float", "mae",
-)  # fmt: skip
-# What tells most about an attempt in one number, in this order.
-_HEADLINES = ("accuracy", "mae", "agreement", "f1", "equal", "cosine")
+_OF_SAVEDMODEL = "_float"
 _LAYERS = 8
+_COSTS = 20
 _NAMES = 6
-
-
-class Progress:
-    """One line that is overwritten, on a terminal; a line per stage where `plain`; else nothing."""
-
-    def __init__(self, stream: TextIO, *, plain: bool) -> None:
-        self._stream, self._plain = stream, plain
-        self._live = stream.isatty() and not plain
-
-    def stage(self, text: str) -> None:
-        """Tell that a stage begins."""
-        if self._plain:
-            print(f"{text} …", file=self._stream, flush=True)
-        elif self._live:
-            self._stream.write(f"\r\033[K{text} …")
-            self._stream.flush()
-
-    def done(self) -> None:
-        """Clear the line."""
-        if self._live:
-            self._stream.write("\r\033[K")
-            self._stream.flush()
+_REASON = 100
 
 
 def as_json(report: Report, result: Result | None) -> str:
@@ -55,32 +30,56 @@ def as_json(report: Report, result: Result | None) -> str:
 
 def as_text(result: Result) -> str:
     """Return the tables for a person."""
-    return "\n".join(_lines(result))
+    report, shown = result.report, result.report.shown
+    compared = f"compared with the SavedModel on {report.samples} samples ({report.evaluation}):\n"
+    parts = [
+        "\n".join(_head(result)),
+        attempts(report) if len(report.attempts) > 1 else "",
+        "\n".join(_tensors(result)),
+        "\n".join(_truth(shown)),
+        _table(_target_rows(shown.targets)),
+        _table(_parity_rows(shown.targets), compared),
+        "\n".join(mixed(shown)),
+        _table(_coverage_rows(shown.coverage)),
+        f"runs on: {', '.join(result.manifest.requirements.loaded_on)}",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def refusal(report: Report) -> str:
+    """Return the tables that say why no model may ship; each is followed by an empty line."""
+    parts = [attempts(report) if len(report.attempts) > 1 else ""]
+    parts += ["\n".join(mixed(attempt)) for attempt in report.attempts]
+    return "".join(f"{part}\n\n" for part in [*parts, layers(report)] if part)
 
 
 def attempts(report: Report) -> str:
     """Return the table of the modes that were tried."""
-    names = [run.runtime for run in _longest(report.attempts) if run.delegate != "reference"]
-    rows = [("mode", "bytes", *(f"P50 µs, {name}" for name in names), "figures", "verdict")]
-    for attempt in report.attempts:
-        times = {run.runtime: f"{run.p50_us:,.0f}" for run in attempt.targets if run.p50_us}
+    timed = [_timed(attempt) for attempt in report.attempts]
+    names = max(timed, key=len, default={})
+    rows = [("mode", "bytes", *(f"P50 µs, {name}" for name in names), "worst figure", "verdict")]
+    for attempt, times in zip(report.attempts, timed, strict=True):
         size = f"{attempt.model_bytes:,}" if attempt.model_bytes else "-"
         cells = [times.get(name, "-") for name in names]
         rows.append((attempt.quantize, size, *cells, headline(attempt), _verdict(report, attempt)))
     return _table(rows)
 
 
-def _longest(tried: Sequence[Attempt]) -> Sequence[TargetRun]:
-    return max((attempt.targets for attempt in tried), key=len, default=())
+def _timed(attempt: Attempt) -> dict[str, str]:
+    return {run.runtime: _time(run) for run in attempt.targets if run.delegate != "reference" and run.p50_us}
+
+
+def _time(run: TargetRun) -> str:
+    return f"{run.p50_us:,.0f}" if run.p50_us else "-"
 
 
 def headline(attempt: Attempt) -> str:
-    """Return the worst figure of the kind that says most: `f1 .951 (onset)`."""
-    outputs = [(p.figures, p.output) for run in attempt.targets if run.delegate != "reference" for p in run.outputs]
-    for metric in _HEADLINES:
-        found = sorted((figures[metric], name) for figures, name in outputs if metric in figures)
+    """Return the worst figure of the kind that says most: `f1 0.951 (onset)`."""
+    outputs = [p for run in attempt.targets if run.delegate != "reference" for p in run.outputs]
+    for metric in figures.HEADLINES:
+        found = sorted((p.figures[metric], p.output) for p in outputs if metric in p.figures)
         if found:
-            value, name = found[-1 if metric == "mae" else 0]
+            value, name = found[0 if figures.of(metric).higher else -1]
             return f"{metric} {value:.4g} ({name})"
     return "-"
 
@@ -92,46 +91,40 @@ def _verdict(report: Report, attempt: Attempt) -> str:
 
 
 def _short(reason: str) -> str:
-    line = reason.splitlines()[0]
-    return line if len(line) <= 100 else line[:99] + "…"  # noqa: PLR2004  # a table row on a wide terminal
+    line = (reason.splitlines() or [""])[0]
+    return line if len(line) <= _REASON else line[: _REASON - 1] + "…"
 
 
-def _lines(result: Result) -> Iterator[str]:
+def _head(result: Result) -> Iterator[str]:
     m, report = result.manifest, result.report
-    shown, before = report.shown, report.source.size
+    before, after = report.source.size, report.shown.model_bytes
     yield f"{result.path}: {m.name} version {m.version}, {m.quantize}"
-    yield f"size: {report.source.kind} {before:,} bytes, model {shown.model_bytes:,} bytes{_times(report)}"
+    yield f"size: {report.source.kind} {before:,} bytes, model {after:,} bytes{_times(before, after)}"
     for pinned in report.source.pinned:
         yield f"pinned: {pinned.input}, dimension {pinned.dimension} to {pinned.size}: {pinned.reason}"
-    yield ""
-    if len(report.attempts) > 1:
-        yield attempts(report)
-        yield ""
-    tensors = [*_tensor_rows(m.inputs, "input"), *_tensor_rows(m.outputs, "output")]
-    yield _table([("", "name", "dtype", "shape", "client"), *tensors])
-    yield ""
+
+
+def _times(before: int, after: int) -> str:
+    if not before or not after:
+        return ""
+    times = max(before, after) / min(before, after)
+    if times < 1.05:  # noqa: PLR2004  # with one digit that is no difference
+        return ""
+    return f" ({times:.1f} times {'smaller' if after < before else 'larger'})"
+
+
+def _tensors(result: Result) -> Iterator[str]:
+    m = result.manifest
+    rows = [*_tensor_rows(m.inputs, "input"), *_tensor_rows(m.outputs, "output")]
+    yield _table([("", "name", "dtype", "shape", "client"), *rows])
     if m.postprocess.top_k:
-        yield f"classes: JSON and CBOR answers list the best {m.postprocess.top_k}{_of(m.postprocess.output)}"
-        yield ""
-    yield from _truth(shown)
-    yield ""
-    yield f"compared with the SavedModel on {report.samples} samples ({report.evaluation}):"
-    yield _table(_parity_rows(shown.targets))
-    yield ""
-    if shown.mixed:
-        yield from mixed(shown.mixed)
-        yield ""
-    yield _table(_coverage_rows(shown.coverage))
-    yield ""
-    yield f"runs on: {', '.join(m.requirements.loaded_on)}"
+        of = f" of {m.postprocess.output!r}" if m.postprocess.output else ""
+        yield f"classes: JSON and CBOR answers list the best {m.postprocess.top_k}{of}"
 
 
-def _times(report: Report) -> str:
-    return f" ({report.source.size / report.shown.model_bytes:.1f} times smaller)" if report.shown.model_bytes else ""
-
-
-def _of(output: str) -> str:
-    return f" of {output!r}" if output else ""
+def _tensor_rows(specs: Sequence[TensorSpec], kind: str) -> Iterator[tuple[str, ...]]:
+    for spec in specs:
+        yield kind, spec.name, spec.dtype, shape(spec.shape), spec.wire_dtype.name
 
 
 def _truth(attempt: Attempt) -> Iterator[str]:
@@ -139,64 +132,93 @@ def _truth(attempt: Attempt) -> Iterator[str]:
     if facts is None:
         return
     constants = [(name, str(count), f"{size:,}") for name, (count, size) in facts.dtypes.items()]
-    yield _table([("dtype", "tensors", "constant bytes"), *constants])
+    if constants:
+        yield _table([("dtype", "tensors", "constant bytes"), *constants])
     left = f"; float: {', '.join(facts.float_ops)}" if facts.float_ops else ""
     yield f"integer ops: {facts.integer_share:.0%}; int8 share of the constants: {facts.int8_bytes_share:.0%}{left}"
 
 
-def mixed(search: MixedSearch) -> Iterator[str]:
-    """Yield the search for layers to keep float: what each costs."""
-    uniform = "does not run everywhere" if search.uniform <= NOT_RUN else f"{search.score} {search.uniform:.4g}"
-    yield f"mixed precision: with every layer int8 {uniform}; as it is {search.score} {search.final:.4g} "
-    yield f"({search.tried} conversions of at most {search.budget}):"
-    rows = [("layer", "op", "gained", "extra bytes", "kept")]
-    for cost in search.costs:
-        kept = "float" if cost.kept_float else "int8"
-        gained = "runs at all" if cost.score <= NOT_RUN else f"{cost.gained:+.4g}"
-        rows.append((cost.layer, cost.op, gained, f"{cost.extra_bytes:,}", kept))
-    yield _table(rows)
+def mixed(attempt: Attempt) -> Iterator[str]:
+    """Yield what the search for layers to keep float found, and what each layer costs; nothing for other modes."""
+    search = attempt.mixed
+    if search is None:
+        return
+    tried = f"{search.tried} of {search.budget} conversions"
+    if attempt.state == "passed" and not search.costs and search.final == search.uniform:
+        yield f"mixed precision, {tried}: int8 passes, no layer is kept float"
+        return
+    yield f"mixed precision, {tried}; {search.score}: int8 {_score(search.uniform)}, mixed {_score(search.final)}"
+    if search.costs:
+        yield _table(_cost_rows(search))
+    if len(search.costs) > _COSTS:
+        yield f"and {len(search.costs) - _COSTS} more, which cost less; the report has them all"
+
+
+def _score(score: float) -> str:
+    return "does not run" if score <= NOT_RUN else f"{score:.3g}"
+
+
+def _cost_rows(search: MixedSearch) -> Iterator[tuple[str, ...]]:
+    yield "layer", "op", "gained as float", "bytes more", "kept"
+    for cost in search.costs[:_COSTS]:
+        gained = "runs at all" if cost.score <= NOT_RUN else f"{cost.gained:+.3g}"
+        yield cost.layer, cost.op, gained, f"{cost.extra_bytes:,}", "float" if cost.kept_float else "int8"
 
 
 def layers(report: Report) -> str:
     """Return the layers that lose the accuracy, worst first; empty where they are not known."""
-    if not report.shown.layers:
-        return ""
     rows = [("op", "number", "SNR dB", "largest error", "tensor")]
     for layer in report.shown.layers[:_LAYERS]:
         rows.append((layer.op, str(layer.index), f"{layer.snr_db:.1f}", f"{layer.relative:.3g}", layer.tensor))  # noqa: PERF401
-    return "worst layers (errors of the layers before included):\n" + _table(rows)
+    return _table(rows, "worst layers (errors of the layers before included):\n")
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    return _text.table(rows, "").removesuffix("\n")
+def _target_rows(targets: Sequence[TargetRun]) -> Iterator[tuple[str, ...]]:
+    yield "runtime", "delegate", "P50 µs", "verdict"
+    for run in targets:
+        yield run.runtime, run.delegate or "-", _time(run), run.state + (f": {_short(run.reason)}" * bool(run.reason))
 
 
-def _tensor_rows(specs: Sequence[TensorSpec], kind: str) -> Iterator[tuple[str, ...]]:
-    for spec in specs:
-        yield kind, spec.name, spec.dtype, _text.shape(spec.shape), spec.wire_dtype.name
-
-
-def _parity_rows(targets: Sequence[TargetRun]) -> list[tuple[str, ...]]:
-    parities = [p for run in targets for p in run.outputs]
-    names = [name for name in _FIGURES if any(name in p.figures for p in parities)]
-    rows = [("runtime", "delegate", "output", *names)]
+def _parity_rows(targets: Sequence[TargetRun]) -> Iterator[tuple[str, ...]]:
+    names = _told([p for run in targets for p in run.outputs])
+    pairs = {name for name in names if f"{name}{_OF_SAVEDMODEL}" in names}
+    names = [name for name in names if name.removesuffix(_OF_SAVEDMODEL) not in pairs - {name}]
+    yield "runtime", "delegate", "output", *(f"{name} (SavedModel)" if name in pairs else name for name in names)
     for run in targets:
         for p in run.outputs:
-            figures = (f"{p.figures[name]:.5g}" if name in p.figures else "-" for name in names)
-            rows.append((run.runtime, run.delegate, p.output, *figures))
-    return rows
+            yield run.runtime, run.delegate, p.output, *(_figure(p, name) for name in names)
 
 
-def _coverage_rows(rows: Sequence[Coverage]) -> list[tuple[str, ...]]:
-    table: list[tuple[str, ...]] = [("delegate", "", "takes", "parts", "left to the CPU")]
+def _told(parities: Sequence[OutputParity]) -> list[str]:
+    """Return the figures to show. The relative error says what SNR and largest error say, unless it is a gate."""
+    gated = {gate.metric for p in parities for gate in p.gates}
+    found = {name for p in parities for name in p.figures}
+    return figures.ordered(found - ({"relative"} - gated))
+
+
+def _figure(p: OutputParity, name: str) -> str:
+    if name not in p.figures:
+        return "-"
+    before = p.figures.get(f"{name}{_OF_SAVEDMODEL}")
+    return f"{p.figures[name]:.5g}" + ("" if before is None else f" ({before:.5g})")
+
+
+def _coverage_rows(rows: Sequence[Coverage]) -> Iterator[tuple[str, ...]]:
+    yield "delegate", "", "takes", "parts", "left to the CPU"
     for row in rows:
-        told = f"measured, {row.source}" if row.how == "measured" else row.how
+        measured = row.how == "measured"
         left = _some(list(dict.fromkeys(refusal.op for refusal in row.refused)))
-        takes = "-" if row.reason else f"{row.taken} of {row.total} ops"
-        table.append((row.delegate, told, takes, str(row.partitions), row.reason or left))
-    return table
+        takes = "-" if row.reason else f"{'' if measured else 'at most '}{row.taken} of {row.total} ops"
+        how = f"measured, {row.source}" if measured else row.how
+        yield row.delegate, how, takes, str(row.partitions), row.reason or left
 
 
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return ", ".join(names[:_NAMES]) + more
+
+
+def _table(rows: Iterable[Sequence[str]], title: str = "") -> str:
+    """Return the title and the table; nothing where there is no row below the head."""
+    found = list(rows)
+    return title + table(found, "").removesuffix("\n") if found[1:] else ""

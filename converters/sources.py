@@ -1,23 +1,20 @@
 """Where samples come from: .npz, .npy, .csv, a directory of images, or a function.
 
-A function runs in the child process, with the caller's working directory in front of `sys.path`.
+A function runs in the child process; see userfunction.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from converters import csvsource, imagesource, variation
+from converters import csvsource, imagesource, userfunction, variation
 from converters.samples import LABEL_KEYS, Array, InputInfo, Samples, bind
 from edged.bundle import ImagePreprocess
 from edged.errors import BadDataError, UsageError
@@ -105,16 +102,9 @@ def _for_one_input(arrays: dict[str, Array], name: str, source: str, notes: list
 
 
 def _from_function(source: str, inputs: tuple[InputInfo, ...], cwd: Path) -> Samples:
-    module, _, name = source.partition(":")
-    os.chdir(cwd)
-    sys.path.insert(0, str(cwd))
-    try:
-        function = getattr(import_module(module), name)
-    except ImportError as exc:
-        raise BadDataError(source, f"cannot be imported: {exc}", f"looked in {cwd} and the installed packages") from exc
-    except AttributeError as exc:
-        raise BadDataError(source, f"module {module!r} has no {name!r}") from exc
-    rows = list(itertools.islice(_rows(function(), inputs, source), MOST + 1))
+    with userfunction.blamed(source, cwd):
+        yielded = itertools.islice(userfunction.samples(source, cwd), MOST + 1)
+        rows = [_row(i, value, inputs, source) for i, value in enumerate(yielded)]
     if not rows:
         raise BadDataError(source, "yields no sample")
     samples = bind(_stacked(rows[:MOST], inputs, source), inputs, source)
@@ -123,10 +113,12 @@ def _from_function(source: str, inputs: tuple[InputInfo, ...], cwd: Path) -> Sam
     return replace(samples, notes=(*samples.notes, f"{source}: only the first {MOST} samples are used"))
 
 
-def _rows(yielded: Iterable[object], inputs: tuple[InputInfo, ...], source: str) -> Iterator[Mapping[str, Array]]:
-    for value in yielded:
-        row = value if isinstance(value, Mapping) else {_only(inputs, source).name: value}
-        yield {str(name): np.asarray(array) for name, array in row.items()}
+def _row(number: int, value: object, inputs: tuple[InputInfo, ...], source: str) -> Mapping[str, Array]:
+    row = value if isinstance(value, Mapping) else {_only(inputs, source).name: value}
+    try:
+        return {str(name): np.asarray(array) for name, array in row.items()}
+    except (ValueError, TypeError) as exc:
+        raise BadDataError(source, f"sample {number} is no array: {exc}") from exc
 
 
 def _stacked(rows: list[Mapping[str, Array]], inputs: tuple[InputInfo, ...], source: str) -> dict[str, Array]:

@@ -19,36 +19,23 @@ from edged.engines.tflite_file import FileSignature, Graph, ModelFile, Tensor
 from edged.engines.tflite_nodes import NARROW, Node
 from edged.errors import BadDataError, InternalError
 
-# Largest finite float16; a constant that reaches it was clamped.
+# Largest finite float16, which the converter writes for whatever is larger.
 _HALF_MAX = 65504.0
 _RANDOM_OPS = frozenset({
     "RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL", "FlexRandomUniform", "FlexRandomUniformInt",
     "FlexRandomStandardNormal", "FlexTruncatedNormal", "FlexMultinomial", "FlexRandomShuffle", "FlexRandomGamma",
     "FlexRandomPoissonV2",
 })  # fmt: skip
+NO_FLEX = (
+    "replace them in the model: no device runtime that pip installs has them; --allow-flex is for a runtime that you "
+    "build with the Flex delegate"
+)
+_LEFT_FLOAT = "the converter left it so; --quantize mixed has float inputs and outputs, and integers between"
 _CARRIED = get_args(get_type_hints(TensorSpec)["dtype"])
 # Of an int8 model, the least share of computing ops that must work on integers only.
 _INTEGER_SHARE = 0.5
 # Of the constants' bytes, the share that may stay float32 without a word.
 _FLOAT_SHARE = 0.5
-_NO_EFFECT: Mapping[str, str] = {
-    "float16": "no constant became float16",
-    "dynamic": "no constant became int8; weights of fewer than 1024 values are left as they are",
-    "int8": "no op works on int8",
-    "mixed": "no op works on int8",
-    "int16x8": "no op works on int16",
-}
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A constant: its dtype, shape, bytes in the file, and how many scales it has (0: not quantized)."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    size: int
-    scales: int
 
 
 @dataclass(frozen=True)
@@ -57,10 +44,11 @@ class Facts:
 
     ops: name → highest version, of all that the file declares. dtypes: dtype → (tensors, bytes of constants).
     integer_share: share of integer ops among those that compute, in every graph; changes of dtype do not count.
-    float_ops: names of the others. clamped: float16 constants at the end of the range, which were larger before.
+    float_ops: names of the others. clamped: float16 constants with values at the end of the range, which may have
+    been larger before.
     weightless: variables are read that nothing ever fills.
     nodes: the ops of the main graph. counts: op → how often, in every graph. kinds: kind of node → how often.
-    weights: every constant. int8_bytes_share: share of their bytes with 8 bits or less for a value.
+    int8_bytes_share: share of the constants' bytes with 8 bits or less for a value.
     custom_ops, flex_ops: what a runtime does not bring along, by name. open_shapes: inputs and outputs with open
     dimensions, which `inputs` and `outputs` show as 1. effect: whether the file has anything of the mode's kind.
     """
@@ -78,7 +66,6 @@ class Facts:
     nodes: tuple[Node, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     kinds: Mapping[str, int] = field(default_factory=dict)
-    weights: tuple[Weight, ...] = ()
     int8_bytes_share: float = 0.0
     custom_ops: tuple[str, ...] = ()
     flex_ops: tuple[str, ...] = ()
@@ -110,8 +97,7 @@ def read(model: bytes, quantize: str = "none") -> Facts:
 def _facts(file: ModelFile, quantize: str) -> Facts:
     signature = file.signatures[0]
     graph = file.graphs[signature.graph]
-    ops, kinds, constants = file.versions, tflite_nodes.kinds(file), list(tflite_nodes.constants(file))
-    dtypes = tflite_nodes.dtypes(file)
+    ops, kinds, dtypes = file.versions, tflite_nodes.kinds(file), tflite_nodes.dtypes(file)
     return Facts(
         signature=signature.key,
         inputs=_bound(signature.inputs, graph),
@@ -120,13 +106,12 @@ def _facts(file: ModelFile, quantize: str) -> Facts:
         dtypes=dtypes,
         integer_share=tflite_nodes.integer_share(kinds),
         float_ops=tflite_nodes.float_ops(file),
-        clamped=_clamped(constants),
+        clamped=_clamped(tflite_nodes.constants(file)),
         weightless="READ_VARIABLE" in ops and not {"CALL_ONCE", "ASSIGN_VARIABLE"} & set(ops),
         stateful=tflite_nodes.stateful(file),
         nodes=tflite_nodes.nodes(graph),
         counts=tflite_nodes.counts(file),
         kinds=kinds,
-        weights=tuple(Weight(t.name, t.dtype, t.shape, len(t.data), len(t.scales)) for t in constants),
         int8_bytes_share=_share(dtypes, NARROW),
         custom_ops=tflite_nodes.custom_ops(file, flex=False),
         flex_ops=tflite_nodes.custom_ops(file, flex=True),
@@ -164,13 +149,11 @@ def _clamped(constants: Iterable[Tensor]) -> tuple[str, ...]:
 
 
 def _effect(quantize: str, kinds: Mapping[str, int], dtypes: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether the file has anything that the mode makes; True for no mode at all."""
-    if quantize == "float16":
-        return "float16" in dtypes
-    if quantize == "dynamic":
-        return bool(NARROW & set(dtypes))
-    wanted = {"int8": "int8", "mixed": "int8", "int16x8": "int16"}.get(quantize)
-    return wanted is None or kinds.get(wanted, 0) > 0
+    """Whether the file has anything that the mode makes; True for a mode that makes nothing."""
+    mode = MODES[quantize]
+    if mode.needs_constants and mode.needs_constants.isdisjoint(dtypes):
+        return False
+    return not mode.needs_kind or kinds.get(mode.needs_kind, 0) > 0
 
 
 def check(
@@ -193,10 +176,6 @@ def check(
     _check_foreign(facts, allow_flex, allow_custom)
     _check_tensors("input", facts.inputs, {info.name: info.dtype for info in inputs}, mode.integer)
     _check_tensors("output", facts.outputs, outputs, mode.integer)
-    if facts.clamped:
-        names = ", ".join(map(repr, facts.clamped))
-        what = f"float16 cannot hold the values of {names} (beyond {_HALF_MAX:.0f})"
-        raise BadDataError("converted model", what, "use --quantize none or dynamic")
     if mode.integer and facts.integer_share < _INTEGER_SHARE:
         what = f"{quantize} was asked, but {1 - facts.integer_share:.0%} of the ops are float: "
         raise BadDataError("converted model", what + ", ".join(facts.float_ops))
@@ -207,11 +186,12 @@ def _check_foreign(facts: Facts, allow_flex: bool, allow_custom: tuple[str, ...]
     """Refuse what the runtimes lack, unless it was allowed."""
     if facts.flex_ops and not allow_flex:
         what = f"needs ops of TensorFlow itself: {', '.join(name[4:] for name in facts.flex_ops)}"
-        raise BadDataError("converted model", what, "no TFLite runtime has them alone; --allow-flex keeps them")
+        raise BadDataError("converted model", what, NO_FLEX)
     unknown = [name for name in facts.custom_ops if name not in allow_custom]
     if unknown:
         flags = " ".join(f"--allow-custom {name}" for name in unknown)
-        raise BadDataError("converted model", f"needs custom ops: {', '.join(unknown)}", f"{flags} keeps them")
+        advice = f"replace them in the model; {flags} keeps them, for a runtime that registers them"
+        raise BadDataError("converted model", f"needs custom ops: {', '.join(unknown)}", advice)
 
 
 def _check_tensors(side: str, found: tuple[TensorSpec, ...], wanted: Mapping[str, str], integer: str) -> None:
@@ -221,17 +201,23 @@ def _check_tensors(side: str, found: tuple[TensorSpec, ...], wanted: Mapping[str
     for tensor in found:
         dtype = integer if integer and wanted[tensor.name].startswith("float") else wanted[tensor.name]
         if tensor.dtype != dtype:
-            raise BadDataError("converted model", f"{side} {tensor.name!r} is {tensor.dtype}, asked was {dtype}")
+            what = f"{side} {tensor.name!r} is {tensor.dtype}, asked was {dtype}"
+            raise BadDataError("converted model", what, _LEFT_FLOAT if dtype == integer else "")
         if integer and dtype == integer and not tensor.scale > 0:
             raise BadDataError("converted model", f"{side} {tensor.name!r} has no scale")
 
 
 def _warnings(facts: Facts, quantize: str) -> Iterator[str]:
-    if MODES[quantize].calibrated and facts.float_ops:
+    if facts.clamped:
+        # A mask of -1e9 does the same at -65504, a factor of 1e5 does not: how far the outputs are off decides.
+        names = ", ".join(map(repr, facts.clamped))
+        yield f"values of {names} stand at {_HALF_MAX:.0f}, where float16 ends: larger ones are cut off there"
+    mode = MODES[quantize]
+    if mode.calibrated and facts.float_ops:
         yield f"these ops stay float: {', '.join(facts.float_ops)}"
     if not _effect(quantize, facts.kinds, facts.dtypes):
-        yield f"--quantize {quantize} had no effect: {_NO_EFFECT[quantize]}"
-    elif quantize != "none" and (share := _share(facts.dtypes, frozenset({"float32"}))) > _FLOAT_SHARE:
+        yield f"--quantize {quantize} had no effect: {mode.no_effect}"
+    elif mode.no_effect and (share := _share(facts.dtypes, frozenset({"float32"}))) > _FLOAT_SHARE:
         yield f"--quantize {quantize} had little effect: {share:.0%} of the constants' bytes stay float32"
     if facts.random_ops:
         yield f"the model draws random numbers ({', '.join(facts.random_ops)}): its answers differ from run to run"

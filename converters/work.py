@@ -16,13 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from converters import calibrate, child, compat, conversions, mixed, plain, quantize, ranges, savedmodel, truth
-from converters import labels as truths
+from converters import (
+    calibrate,
+    child,
+    compat,
+    conversions,
+    imagesource,
+    mixed,
+    plain,
+    quantize,
+    ranges,
+    savedmodel,
+    sources,
+    truth,
+)
 from converters.child import OnStage
 from converters.found import Converted, Found
-from converters.judge import Judge
-from converters.loadtest import load, save
-from converters.options import Options
+from converters.judge import Evaluation, Judge
+from converters.loadtest import save
+from converters.options import MODES, Options
 from converters.report import MixedSearch
 from converters.samples import Array, InputInfo, Samples
 from edged.bundle import Calibration, ImagePreprocess, Postprocess
@@ -32,22 +44,23 @@ from edged.errors import BadDataError, EdgedError
 
 def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
     """Do the job in `folder`; return `Found` as plain values. Raises EdgedError for what a person can mend."""
-    options, cwd = restore(job["options"]), Path(job["cwd"])
+    options, cwd = Options.from_plain(job["options"]), Path(job["cwd"])
     on_stage("starting TensorFlow")
     versions = _start_tensorflow()
     on_stage("loading the SavedModel")
     loaded = savedmodel.load(options, folder)
-    image = calibrate.complete_image(job["image"], loaded.inputs, options.preprocess) if job["image"] else None
+    image = imagesource.complete_image(job["image"], loaded.inputs, options.preprocess) if job["image"] else None
     on_stage("reading samples")
     data = _Data.gather(options, loaded.inputs, image, cwd)
     task = _Task(job, options, loaded, data, folder, on_stage)
     # A model with state must be converted with the state it was saved with: it runs after, a search needs its answers.
+    searched = [mode for mode in job["modes"] if MODES[mode].searched]
     for mode in job["modes"]:
-        if mode != "mixed":
+        if mode not in searched:
             task.convert(mode)
     task.run_savedmodel()
-    if "mixed" in job["modes"]:
-        task.convert("mixed")
+    for mode in searched:
+        task.convert(mode)
     calibration = _described(data.calibration)
     found = Found(
         source=loaded.source,
@@ -55,18 +68,11 @@ def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
         image=image,
         calibration=calibration,
         evaluation=data.evaluation.source,
+        real_data=not data.evaluation.random,
         outside={o.input: o.samples for o in ranges.outside(calibration.ranges, data.evaluation)},
         notes=(*loaded.notes, *data.notes),
     )
     return dataclasses.asdict(found)
-
-
-def restore(plain: Mapping[str, Any]) -> Options:
-    """Rebuild Options from what JSON made of them."""
-    shapes = {name: tuple(shape) for name, shape in plain["shapes"].items()}
-    lists = {name: tuple(plain[name]) for name in ("targets", "allow_custom")}
-    paths = {name: Path(plain[name]) for name in ("model", "output")}
-    return Options(**{**plain, **paths, **lists, "shapes": shapes})
 
 
 def _start_tensorflow() -> dict[str, str]:
@@ -108,7 +114,7 @@ class _Task:
         needs = compat.needs(made.facts, options.allow_custom)
         cure = compat.cure(compat.judge(*needs, compat.targets(options.targets)), options.quantize)
         # A search has run its files on the runtimes themselves.
-        if cure is None or options.quantize == "mixed":
+        if cure is None or options.mode.searched:
             return made
         self.on_stage(f"converting to {options.quantize} again: {', '.join(cure.words())}")
         try:
@@ -127,26 +133,28 @@ class _Task:
         return Converted(options.quantize, facts, flags.words(), found, (*flags.words(), *notes))
 
     def _once(self, options: Options, folder: Path, flags: compat.CompatFlags) -> tuple[bytes, MixedSearch | None]:
-        if options.quantize != "mixed":
+        if not options.mode.searched:
             return quantize.convert(self.loaded, options, self.data.calibration, flags), None
         here = {runtime.name for runtime in tflite_runtime.installed()}
-        asked = {target.runtime for target in compat.targets(options.targets) if target.asked}
+        asked = set(compat.runtimes(compat.targets(options.targets)))
         return mixed.search(
             self.loaded,
             options,
-            self.data.calibration,
-            self._judge(options),
-            folder,
-            self.on_stage,
-            flags,
-            sorted(here & asked),
+            samples=self.data.calibration,
+            judge=self._judge(options),
+            inputs=self.folder / "inputs.npz",
+            folder=folder,
+            on_stage=self.on_stage,
+            flags=flags,
+            runtimes=sorted(here & asked),
         )
 
     def _judge(self, options: Options) -> Judge:
-        floats, job = load(self.folder / "floats.npz"), self.job
+        job, real = self.job, not self.data.evaluation.random
         post = plain.build(Postprocess, job["postprocess"], options.postprocess)
-        labels = truths.bind(self.data.evaluation.labels, floats, job["labels"], post.output, options.evaluation)
-        return Judge(floats, labels, options, self.data.evaluation.source != calibrate.RANDOM)
+        return Judge(
+            Evaluation.read(self.folder, job["labels"], post.output, options.evaluation, real_data=real), options
+        )
 
     def run_savedmodel(self) -> None:
         """Run the SavedModel on the evaluation samples, once for all modes."""
@@ -171,7 +179,7 @@ class _Data:
     @classmethod
     def gather(cls, options: Options, inputs: tuple[InputInfo, ...], image: ImagePreprocess | None, cwd: Path) -> _Data:
         def load(source: str, *, labels: bool = False) -> Samples:
-            return calibrate.load(source, inputs, cwd=cwd, image=image, labels=labels)
+            return sources.load(source, inputs, cwd=cwd, image=image, labels=labels)
 
         given = load(options.evaluation, labels=True) if options.evaluation else None
         calibration = load(options.calibration) if options.calibration else None
@@ -211,7 +219,7 @@ def _answers(loaded: savedmodel.Loaded, samples: Samples) -> dict[str, Array]:
 def _described(samples: Samples | None) -> Calibration:
     if samples is None:
         return Calibration()
-    return Calibration(samples.source, samples.count, calibrate.ranges(samples))
+    return Calibration(samples.source, samples.count, ranges.ranges(samples))
 
 
 if __name__ == "__main__":

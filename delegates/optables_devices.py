@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delegates.optables import EIGHT_BIT, Rule, Table, rules
+from delegates.oprules import EIGHT_BIT, Rule, Table, rules
 
 _TENSORFLOW = "https://github.com/tensorflow/tensorflow/blob/master/tensorflow/lite"
 _NONE: frozenset[str] = frozenset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delegates.optables import EIGHT_BIT, Rule, Table, rules
+from delegates.oprules import EIGHT_BIT, Rule, Table, rules
 
 _LITERT = "https://ai.google.dev/edge/litert/inference"
 _LITERT_EDITION = "2026, table of supported operators"
@@ -100,6 +100,7 @@ XNNPACK_TFLITE = Table(
         TRANSPOSE=_PARAMETERS,
         TRANSPOSE_CONV=Rule(_FLOAT, constant=(0, 1, 3)),
     ),
+    runtime="tflite-runtime",
 )
 # dtypes of LiteRT's CPU accelerator: float32, and 8-bit where XNNPACK lists the op as a quantized one.
 _BOTH = Rule(_FLOAT | EIGHT_BIT)
@@ -128,4 +129,5 @@ XNNPACK_LITERT = Table(
             ASSIGN_VARIABLE=Rule(),
         ),
     },
+    runtime="ai-edge-litert",
 )

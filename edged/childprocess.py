@@ -13,8 +13,9 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 NO_MODULES = Path("/")
 _ROOT = Path(__file__).resolve().parent.parent
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+_TICK_S = 0.05
+_PR_SET_PDEATHSIG = 1
 
 
 class NoAnswerError(Exception):
@@ -34,6 +37,15 @@ class NoAnswerError(Exception):
     def __init__(self, what: str, code: int | None, said: str = "") -> None:
         super().__init__(what)
         self.code, self.said = code, said
+
+
+class Guard(Protocol):
+    """Looks after a child: `tick` kills it and returns True when it broke a limit, which `broken` names."""
+
+    broken: str
+
+    def tick(self) -> bool:
+        """Look once."""
 
 
 def command(module: str, *args: str) -> list[str]:
@@ -66,11 +78,11 @@ def start(
     return subprocess.Popen(command(module, *args), cwd=cwd, env=environ, stdin=subprocess.DEVNULL, **more)
 
 
-def start_answering(module: str, *args: str) -> Popen[bytes]:
-    """Start a child whose last line on standard output will be a JSON object: see `answer`."""
+def start_answering(module: str, *args: str, **more: Any) -> Popen[bytes]:
+    """Start a child whose last line on standard output will be a JSON object: see `answer`; more: as in `start`."""
     from subprocess import PIPE  # noqa: PLC0415  # as above
 
-    return start(module, *args, stdout=PIPE, stderr=PIPE)
+    return start(module, *args, stdout=PIPE, stderr=PIPE, **more)
 
 
 def answer(child: Popen[bytes], timeout_s: float) -> dict[str, Any]:
@@ -85,8 +97,36 @@ def answer(child: Popen[bytes], timeout_s: float) -> dict[str, Any]:
     except TimeoutExpired as exc:
         raise NoAnswerError(f"was not done after {timeout_s:.0f} s", None) from exc
     finally:
-        child.kill()
-        child.wait()
+        _end(child)
+    return _answered(child, out, err)
+
+
+def guarded_answer(child: Popen[bytes], guard: Guard) -> dict[str, Any]:
+    """`answer`, with someone who looks after the child meanwhile; NoAnswerError also when it breaks a limit."""
+    try:
+        out, err = _guarded(child, guard)
+    finally:
+        _end(child)
+    return _answered(child, out, err)
+
+
+def _guarded(child: Popen[bytes], guard: Guard) -> tuple[bytes, bytes]:
+    from subprocess import TimeoutExpired  # noqa: PLC0415  # as above
+
+    while True:
+        try:
+            return child.communicate(timeout=_TICK_S)
+        except TimeoutExpired as exc:
+            if guard.tick():
+                raise NoAnswerError(guard.broken, None) from exc
+
+
+def _end(child: Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+
+
+def _answered(child: Popen[bytes], out: bytes, err: bytes) -> dict[str, Any]:
     said = last_line(err.decode(errors="replace"))
     if child.returncode != 0:
         raise NoAnswerError(ended(child.returncode, said), child.returncode, said)
@@ -117,3 +157,11 @@ def _signal_name(number: int) -> str:
 def last_line(text: str) -> str:
     """Return the last line of `text` that says anything."""
     return (text.strip().splitlines() or [""])[-1].strip()
+
+
+def die_with_parent() -> None:
+    """Let the kernel end this process when its parent is killed: nobody else would (Linux; see prctl(2))."""
+    import ctypes  # noqa: PLC0415  # only children need it
+
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,6 +1,8 @@
-"""Text from outside as a terminal may show it."""
+"""Words for a terminal: text from outside, errors, sizes, shapes and tables."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 
 def plain(text: str) -> str:
@@ -11,3 +13,39 @@ def plain(text: str) -> str:
 def plain_lines(text: str) -> str:
     """`plain` of each line; line ends stay."""
     return "\n".join(map(plain, text.split("\n")))
+
+
+def first_line(exc: BaseException) -> str:
+    """Return the first line of an error's text, its class where it has no text."""
+    lines = str(exc).strip().splitlines()
+    return lines[0] if lines else type(exc).__name__
+
+
+def one_line(exc: BaseException) -> str:
+    """Return the whole text of an error in one line, its class where it has no text."""
+    return " ".join(str(exc).split()) or type(exc).__name__
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as a person reads it: `812 B`, `64.0 KiB`, `16.0 MiB`."""
+    if count < 1024:  # noqa: PLR2004
+        return f"{count} B"
+    return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"
+
+
+def shape(dims: Sequence[int]) -> str:
+    """Return a shape: `1x28x28`, or `scalar`."""
+    return "x".join(map(str, dims)) or "scalar"
+
+
+def table(rows: Iterable[Sequence[str]], indent: str = "  ") -> str:
+    """Lay rows out in columns two spaces apart; each line ends in a newline.
+
+    Cells may come from files of others: control characters (terminal escapes) are left out.
+    """
+    lines = [[plain(cell) for cell in row] for row in rows]
+    count = max(map(len, lines), default=0)
+    widths = [max((len(row[i]) for row in lines if i < len(row) - 1), default=0) for i in range(count)]
+    return "".join(
+        (indent + "  ".join(cell.ljust(widths[i]) for i, cell in enumerate(row))).rstrip() + "\n" for row in lines
+    )

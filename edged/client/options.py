@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from edged.client import asked
+from edged import arguments
 
 DEFAULT_BROKER = "mqtt://127.0.0.1:1883"
 PASSWORD_VARIABLE = "EDGED_PASSWORD"  # noqa: S105 - the variable's name
@@ -22,15 +22,10 @@ def add_broker_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ca-file", type=Path, metavar="FILE", help="certificates that the broker's is checked against")
     group.add_argument("--cert-file", type=Path, metavar="FILE", help="this client's certificate")
     group.add_argument("--key-file", type=Path, metavar="FILE", help="this client's key")
-    group.add_argument("--connect-timeout", type=seconds, default=5.0, metavar="S", help="seconds (%(default)s)")
+    group.add_argument("--connect-timeout", type=arguments.wait, default=5.0, metavar="S", help="seconds (%(default)s)")
 
 
 def broker_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the connection's options, as `connection.requester` and `Client` take them."""
     names = ("protocol", "username", "ca_file", "cert_file", "key_file")
     return {name: getattr(args, name) for name in names} | {"password": os.environ.get(PASSWORD_VARIABLE)}
-
-
-def seconds(text: str) -> float:
-    """Read a number of seconds that can be waited for; raises UsageError, and ValueError when it is no number."""
-    return asked.seconds("a time", float(text))

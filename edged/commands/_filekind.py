@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edged import magics
 from edged.bundle import MANIFEST
 from edged.errors import BadDataError
 
-# The file identifier of TFLite's schema, after the root table's offset.
-_MODEL = (4, b"TFL3")
 # The magic of POSIX ustar and of GNU tar.
-_TAR = (257, b"ustar")
+_TAR, _TAR_AT = b"ustar", 257
 _HEAD = 512
 _KNOWN = (
     (b"\x93NUMPY", "is a NumPy array"),
     (b"PK\x03\x04", "is a zip file (.npz, .keras)"),
-    (b"\x89HDF", "is an HDF5 file (.h5)"),
+    (magics.HDF5, "is an HDF5 file (.h5)"),
     (b"\x1f\x8b", "is compressed with gzip"),
     (b"\x7fELF", "is a program or library"),
 )
 _WANTED = "a bundle is a directory or .tar made by `edged convert`"
-_SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
 
 
 def is_model(path: Path) -> bool:
@@ -35,28 +33,24 @@ def is_model(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         head = file.read(_HEAD)
-    if path.suffix == ".tflite" or _has(head, *_MODEL):
+    if path.suffix == ".tflite" or magics.is_tflite(head):
         return True
-    if path.suffix == ".tar" or _has(head, *_TAR):
+    if path.suffix == ".tar" or head[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
         return False
     raise BadDataError(str(path), f"{_kind(path, head)}, neither a bundle nor a .tflite model", _hint(path))
 
 
-def _has(head: bytes, at: int, magic: bytes) -> bool:
-    return head[at : at + len(magic)] == magic
-
-
 def _kind(path: Path, head: bytes) -> str:
-    if path.name in (MANIFEST, *_SAVED_MODEL):
+    if path.name in (MANIFEST, *magics.SAVED_MODEL):
         return "is one file of several"
     return next((kind for magic, kind in _KNOWN if head.startswith(magic)), "is empty" if not head else "is some file")
 
 
 def _hint(path: Path) -> str:
-    return f"give its directory, {path.parent}" if path.name in (MANIFEST, *_SAVED_MODEL) else _WANTED
+    return f"give its directory, {path.parent}" if path.name in (MANIFEST, *magics.SAVED_MODEL) else _WANTED
 
 
 def _refuse_saved_model(path: Path) -> None:
-    if not (path / MANIFEST).exists() and any((path / name).is_file() for name in _SAVED_MODEL):
+    if not (path / MANIFEST).exists() and magics.is_saved_model(path):
         convert = f"`edged convert {path} -o BUNDLE --name NAME --version 1` makes a bundle of it"
         raise BadDataError(str(path), "is a TensorFlow SavedModel, neither a bundle nor a .tflite model", convert)

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from edged.commands import _delegates, _runtimes, _text
+from edged.commands import _delegates, _runtimes
 from edged.engines import tflite_file, tflite_nodes
 from edged.engines.tflite_file import ModelFile, Tensor
+from edged.shown import shape, size
 
 
 def facts(model: bytes, path: Path) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def more_rows(facts: dict[str, Any]) -> Iterator[list[str]]:
     """Return the rows that a bundle's own manifest does not have."""
     yield from _kind_rows(facts["ops"])
     if facts["constants"]:
-        sizes = (f"{dtype} {_text.size(size)}" for dtype, size in facts["constants"].items())
+        sizes = (f"{dtype} {size(count)}" for dtype, count in facts["constants"].items())
         yield ["constants", ", ".join(sizes)]
     if facts["flex_ops"]:
         yield ["TensorFlow's own ops", f"{', '.join(facts['flex_ops'])} (need the Flex delegate)"]
@@ -110,7 +111,7 @@ def _kind_rows(ops: list[dict[str, Any]]) -> Iterator[list[str]]:
 
 
 def _tensor_words(tensor: dict[str, Any]) -> str:
-    told = f"{tensor['name']}: {tensor['dtype']} {_text.shape(tensor['shape'])}"
+    told = f"{tensor['name']}: {tensor['dtype']} {shape(tensor['shape'])}"
     if len(tensor["scales"]) == 1:
         return f"{told}, scale {tensor['scales'][0]:g}, zero point {tensor['zero_points'][0]}"
     return f"{told}, {len(tensor['scales'])} scales" if tensor["scales"] else told

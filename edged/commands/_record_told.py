@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from edged.commands import _text
+from edged.commands.progress import Progress
 from edged.recording.keep import Sample
 from edged.recording.plan import Plan
 from edged.recording.recorder import Recorder
-from edged.shown import plain
+from edged.shown import plain, shape, table
 
-_CLEAR = "\r\x1b[K"
 # Keys that are listed by name; a summary of thousands is none.
 _SHOWN_KEYS = 20
 _LEFT_OUT = {"every": "left out by --every", "per_key": "beyond --per-key", "spread": "not drawn by --spread"}
@@ -25,32 +23,22 @@ _COUNTED = {
 }  # fmt: skip
 
 
-class Progress:
-    """One line on a terminal, overwritten; nothing elsewhere. wanted: samples that end the recording, if any do."""
+class RecordProgress:
+    """What is recorded, on a line that moves. wanted: samples that end the recording, if any do."""
 
     def __init__(self, stream: TextIO, what: str, wanted: int | None) -> None:
-        self._stream, self._what, self._of = stream, what, f" of {wanted}" if wanted else ""
-        self._live = stream.isatty()
-        if self._live:
+        self._progress, self._of = Progress(stream), f" of {wanted}" if wanted else ""
+        self.done = self._progress.done
+        if self._progress.live:
             stream.write(f"recording {plain(what)}; Ctrl-C ends it and writes the file\n")
 
     def show(self, recorder: Recorder, passed_s: float, trouble: str) -> None:
         """Draw the line. passed_s: seconds since the connection; trouble: why there is none now, or ""."""
-        if not self._live:
-            return
         kept, bad = recorder.kept, recorder.source.counters()["bad"]
         parts = [f"{kept.count}{self._of} samples", f"{_keys(recorder)} keys", f"{kept.count / passed_s:.1f}/s"]
         parts += [f"{bad} not usable"] if bad else []
-        parts += [f"no connection: {plain(trouble)}"] if trouble else []
-        line = f"{', '.join(parts)}, {passed_s:.0f} s"
-        self._stream.write(_CLEAR + line[: shutil.get_terminal_size().columns - 1])
-        self._stream.flush()
-
-    def done(self) -> None:
-        """Clear the line."""
-        if self._live:
-            self._stream.write(_CLEAR)
-            self._stream.flush()
+        parts += [f"no connection: {trouble}"] if trouble else []
+        self._progress.show(f"{', '.join(parts)}, {passed_s:.0f} s")
 
 
 def _keys(recorder: Recorder) -> int:
@@ -110,7 +98,7 @@ class Summary:
         head = f"{facts['output']}: {facts['samples']} samples of {self.plan.what} in {self.seconds:.0f} s"
         more = f", {facts['samples_in_file']} with those before" if self.before else ""
         rows = [*map(_array_row, facts["arrays"]), *_key_rows(facts["keys"]), *self._other_rows(facts)]
-        return plain(f"{head}{more} (ended by {self.ended})") + "\n" + _text.table(rows)
+        return plain(f"{head}{more} (ended by {self.ended})") + "\n" + table(rows)
 
     def _other_rows(self, facts: dict[str, Any]) -> Iterator[list[str]]:
         yield from (["", f"{n} {_LEFT_OUT[name]}"] for name, n in facts["left_out"].items())
@@ -126,7 +114,7 @@ class Summary:
 
 def _array_row(facts: dict[str, Any]) -> list[str]:
     values = f", {facts['minimum']:g} to {facts['maximum']:g}" if "minimum" in facts else ""
-    return [facts["name"], f"{facts['dtype']} {_text.shape(facts['shape'])}{values}"]
+    return [facts["name"], f"{facts['dtype']} {shape(facts['shape'])}{values}"]
 
 
 def _key_rows(keys: dict[str, int]) -> Iterator[list[str]]:

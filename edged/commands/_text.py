@@ -1,36 +1,11 @@
-"""Words for tensors, sizes and tables, shared by the commands that print facts."""
+"""Words for the tensors of a bundle, shared by the commands that print facts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from edged.bundle import TensorSpec
-from edged.shown import plain
-
-
-def table(rows: Iterable[Sequence[str]], indent: str = "  ") -> str:
-    """Lay rows out in columns two spaces apart; each line ends in a newline.
-
-    Cells may come from files of others: control characters (terminal escapes) are left out.
-    """
-    lines = [[plain(cell) for cell in row] for row in rows]
-    count = max(map(len, lines), default=0)
-    widths = [max((len(row[i]) for row in lines if i < len(row) - 1), default=0) for i in range(count)]
-    return "".join(
-        (indent + "  ".join(cell.ljust(widths[i]) for i, cell in enumerate(row))).rstrip() + "\n" for row in lines
-    )
-
-
-def size(count: int) -> str:
-    """Return a number of bytes as a person reads it: `812 B`, `64.0 KiB`, `16.0 MiB`."""
-    if count < 1024:  # noqa: PLR2004
-        return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"
-
-
-def shape(dims: Sequence[int]) -> str:
-    """Return a shape: `1x28x28`, or `scalar`."""
-    return "x".join(map(str, dims)) or "scalar"
+from edged.shown import shape
 
 
 def tensor_facts(spec: TensorSpec) -> dict[str, object]:

@@ -18,7 +18,7 @@ from edged.bundle import Bundle
 from edged.commands import _text
 from edged.config import Config, ModelConfig, StreamConfig
 from edged.errors import BadDataError, ConfigError, EdgedError, ExitCode, RequestError
-from edged.shown import plain, plain_lines
+from edged.shown import plain, plain_lines, size, table
 from edged.streams import Stream
 from edged.yamlload import InvalidConfigError
 
@@ -196,8 +196,8 @@ def _complain(findings: Findings) -> None:
 def _readable(facts: dict[str, Any]) -> str:
     broker = facts["broker"]
     parts = [f"device {facts['device']}, {broker['url']} as {broker['client_id']}\n"]
-    parts += [f"\nmodel {model['name']}\n" + _text.table(_model_rows(model)) for model in facts["models"]]
-    parts += [f"\nstream {stream['name']}\n" + _text.table(_stream_rows(stream)) for stream in facts["streams"]]
+    parts += [f"\nmodel {model['name']}\n" + table(_model_rows(model)) for model in facts["models"]]
+    parts += [f"\nstream {stream['name']}\n" + table(_stream_rows(stream)) for stream in facts["streams"]]
     return plain_lines("".join(parts)) + "\n"
 
 
@@ -215,7 +215,7 @@ def _model_rows(model: dict[str, Any]) -> Iterator[list[str]]:
     cpus = ", ".join(map(str, model["cpus"])) or "any"
     yield ["thread", f"{model['threads']} thread(s), cpus {cpus}, realtime {model['realtime']}"]
     queue = model["queue"]
-    room = f"{queue['max_requests']} requests, {_text.size(queue['max_bytes'])}, then {queue['overflow']}"
+    room = f"{queue['max_requests']} requests, {size(queue['max_bytes'])}, then {queue['overflow']}"
     yield ["queue", f"{room}; deadline {model['deadline_ms']} ms"]
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 
+from edged import arguments
 from edged.client import Client, inputfile, report
 from edged.client.api import DEFAULT_USER
 from edged.client.options import add_broker_options, broker_options
@@ -21,7 +22,6 @@ from edged.errors import (
     InternalError,
     RequestError,
     UnavailableError,
-    UsageError,
 )
 
 HELP = "send one request and print the answer"
@@ -47,9 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="name of the model on it")
     parser.add_argument("--codec", help="npy, json, cbor, jpeg, png or raw (told by the file where it can)")
     parser.add_argument("--dtype", help="convert the arrays of a .npy, .npz or .csv, for example float32")
-    parser.add_argument("--deadline-ms", type=int, default=1000, metavar="N", help="time for the answer (%(default)s)")
+    parser.add_argument(
+        "--deadline-ms", type=arguments.whole, default=1000, metavar="N", help="time for the answer (%(default)s)"
+    )
     parser.add_argument("--user", help=f"level of the reply topics (the login, else {DEFAULT_USER})")
-    parser.add_argument("--count", type=int, default=1, metavar="N", help="ask N times, one after the other")
+    parser.add_argument(
+        "--count", type=arguments.whole, default=1, metavar="N", help="ask N times, one after the other"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("file", metavar="FILE", help=".npy .npz .csv .json .jpg .png .cbor, raw bytes, or - for stdin")
     add_broker_options(parser)
@@ -57,8 +61,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask, and print the answer; raises an EdgedError whose exit code tells what went wrong."""
-    if args.count < 1:
-        raise UsageError("--count", f"must be at least 1, got {args.count}")
     inputs, codec = inputfile.load(args.file, args.codec, args.dtype)
     with Client(args.broker, user=args.user, devices=[args.device], **broker_options(args)) as client:
         client.connect(args.connect_timeout)

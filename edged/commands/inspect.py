@@ -17,6 +17,7 @@ from edged import bundle
 from edged.bundle import Bundle
 from edged.commands import _filekind, _model, _runtimes, _text
 from edged.errors import BadDataError, ExitCode
+from edged.shown import size, table
 
 HELP = "show what is in a bundle or a .tflite model"
 EPILOG = """examples:
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         facts, rows = _bare(args.path) if _filekind.is_model(args.path) else _bundle(bundle.read(args.path))
     except OSError as exc:
         raise BadDataError(str(args.path), exc.strerror or str(exc)) from exc
-    sys.stdout.write(json.dumps(facts, indent=2) + "\n" if args.json else _text.table(rows, ""))
+    sys.stdout.write(json.dumps(facts, indent=2) + "\n" if args.json else table(rows, ""))
     return ExitCode.OK
 
 
@@ -78,7 +79,7 @@ def _bundle_rows(loaded: Bundle, model: list[list[str]]) -> Iterator[list[str]]:
     yield from model
     yield from _origin_rows(loaded)
     yield from (
-        ["file", f"{name}, {_text.size(entry.size)}, sha256 {entry.sha256[:12]} verified"]
+        ["file", f"{name}, {size(entry.size)}, sha256 {entry.sha256[:12]} verified"]
         for name, entry in manifest.files.items()
     )
 
@@ -87,10 +88,10 @@ def _processing_rows(loaded: Bundle) -> Iterator[list[str]]:
     manifest = loaded.manifest
     image = manifest.preprocess
     if image is not None:
-        size = f"{image.width}x{image.height} {image.channels} {image.layout}, {image.resize}"
+        to = f"{image.width}x{image.height} {image.channels} {image.layout}, {image.resize}"
         yield [
             "preprocess",
-            f"{image.input}: image to {size}, scale {image.scale:g}, mean {image.mean}, std {image.std}",
+            f"{image.input}: image to {to}, scale {image.scale:g}, mean {image.mean}, std {image.std}",
         ]
     post = manifest.postprocess
     steps = ["softmax"] * post.softmax + [f"top {post.top_k} from {post.threshold:g}"] * bool(post.top_k)
@@ -120,12 +121,12 @@ def _bare(path: Path) -> tuple[dict[str, Any], Iterator[list[str]]]:
         facts = {"path": str(path), "size": len(data), "sha256": sha256, **_model.facts(data, path)}
     except ValueError as exc:
         raise BadDataError(str(path), f"{exc}{_opinions(path)}") from exc
-    first = ["model", f"{path}, {_text.size(len(data))}, sha256 {sha256[:12]}"]
+    first = ["model", f"{path}, {size(len(data))}, sha256 {sha256[:12]}"]
     return facts, itertools.chain([first], _model.rows(facts))
 
 
 def _opinions(path: Path) -> str:
     """What each runtime here says about a file that we cannot read."""
     return "".join(
-        f"; {one.runtime} " + ("loads it" if one.loads else f"says: {one.reason}") for one in _runtimes.tried(path)
+        f"; {one.name} " + ("loads it" if one.loads else f"says: {one.reason}") for one in _runtimes.tried(path)
     )

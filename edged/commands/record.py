@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edged import brokerurl, checks
+from edged import arguments, brokerurl
 from edged import config as configuration
 from edged.client.connection import Requester, no_connection, requester
-from edged.client.options import seconds
 from edged.clock import NS_PER_S, now_ns
 from edged.commands._record_signals import Told
-from edged.commands._record_told import Progress, Summary
+from edged.commands._record_told import RecordProgress, Summary
 from edged.config import Config
 from edged.errors import BadDataError, ExitCode, UnavailableError, UsageError
 from edged.recording import npzfile, plan
@@ -65,7 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_what(parser.add_argument_group("what"))
     _configure_amount(parser.add_argument_group("how much"))
     broker = parser.add_argument_group("broker")
-    broker.add_argument("--connect-timeout", type=seconds, default=5.0, metavar="S", help="seconds (%(default)s)")
+    broker.add_argument(
+        "--connect-timeout", type=arguments.wait, default=5.0, metavar="S", help="seconds (%(default)s)"
+    )
     broker.add_argument("--client-id", metavar="ID", help="default: the daemon's, with -record and a number")
 
 
@@ -79,9 +80,9 @@ def _configure_what(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--input", default="", metavar="NAME", help="name of the array (default: the bundle's)")
     group.add_argument(
         "--shape",
-        type=_shape,
-        action="append",
-        default=[],
+        type=arguments.shape,
+        action=arguments.ByName,
+        default={},
         metavar="[NAME=]1,100,6",
         help="of an input, with its batch",
     )
@@ -89,35 +90,22 @@ def _configure_what(group: argparse._ArgumentGroup) -> None:
 
 
 def _configure_amount(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--count", type=_positive, metavar="N", help="end after N samples")
-    group.add_argument("--seconds", type=seconds, metavar="S", help="end after S seconds")
-    group.add_argument("--every", type=_positive, default=1, metavar="N", help="keep one of N samples of each sensor")
-    group.add_argument("--per-key", type=_positive, metavar="N", help="keep at most N samples of each sensor")
+    group.add_argument("--count", type=arguments.whole, metavar="N", help="end after N samples")
+    group.add_argument("--seconds", type=arguments.seconds, metavar="S", help="end after S seconds")
+    group.add_argument(
+        "--every", type=arguments.whole, default=1, metavar="N", help="keep one of N samples of each sensor"
+    )
+    group.add_argument("--per-key", type=arguments.whole, metavar="N", help="keep at most N samples of each sensor")
     group.add_argument(
         "--spread", action="store_true", help="draw the --count, or --per-key, samples evenly from the whole time"
     )
     group.add_argument(
-        "--max-bytes", type=_bytes, default=DEFAULT_BYTES, metavar="SIZE", help="end at this size (default: 1GiB)"
+        "--max-bytes",
+        type=arguments.size,
+        default=DEFAULT_BYTES,
+        metavar="SIZE",
+        help="end at this size (default: 1GiB)",
     )
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
-    return value
-
-
-def _bytes(text: str) -> int:
-    size = checks.byte_size.read(int(text) if text.isdecimal() else text)
-    return int(str(size))
-
-
-def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    name, _, sizes = text.rpartition("=")
-    if not all(size.isdecimal() and int(size) for size in sizes.split(",")):
-        raise argparse.ArgumentTypeError(f"must read [NAME=]1,100,6, got {text!r}")
-    return name, tuple(int(size) for size in sizes.split(","))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -157,11 +145,8 @@ def _samples(recorder: Recorder, made: Plan, path: Path, ended: str) -> list[Sam
 
 
 def _wish(args: argparse.Namespace) -> Wish:
-    shapes = dict(args.shape)
-    if len(shapes) < len(args.shape):
-        raise UsageError("--shape", "is given twice for the same input")
     names = {"stream": args.stream, "topic": args.topic, "model": args.model, "codec": args.codec}
-    return Wish(**names, name=args.input, shapes=shapes, dtype=args.dtype)
+    return Wish(**names, name=args.input, shapes=args.shape, dtype=args.dtype)
 
 
 def _rule(args: argparse.Namespace) -> Rule:
@@ -223,7 +208,7 @@ class _Session:
     def _watch(self, transport: Transport) -> str:
         begun_ns = now_ns()
         what = f"{self._plan.what} from {self._plan.subscription.filter}"
-        progress = Progress(sys.stderr, what, None if self._args.spread else self._args.count)
+        progress = RecordProgress(sys.stderr, what, None if self._args.spread else self._args.count)
         try:
             while not self._recorder.full.wait(_POLL_S):
                 self.seconds = (now_ns() - begun_ns) / NS_PER_S

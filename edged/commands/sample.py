@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from edged.checks import hint
-from edged.commands import _text
 from edged.errors import ExitCode, UnavailableError, UsageError
+from edged.shown import table
 
 HELP = "print a commented sample configuration"
 EPILOG = """examples:
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     """Print one sample, or the list."""
     samples = find()
     if args.name is None:
-        sys.stdout.write(_text.table(([name, _first_words(path)] for name, path in sorted(samples.items())), ""))
+        sys.stdout.write(table(([name, _first_words(path)] for name, path in sorted(samples.items())), ""))
         return ExitCode.OK
     path = samples.get(args.name.removesuffix(".yaml"))
     if path is None:

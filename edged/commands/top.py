@@ -8,10 +8,10 @@ import shutil
 import sys
 import threading
 
-from edged import topics
+from edged import arguments, topics
 from edged.client.connection import no_connection, requester
 from edged.client.fleet import Fleet
-from edged.client.options import add_broker_options, broker_options, seconds
+from edged.client.options import add_broker_options, broker_options
 from edged.client.toptable import document, screen
 from edged.clock import NS_PER_S, now_ns, wall_s
 from edged.contract import GONE
@@ -36,12 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--device", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
     parser.add_argument(
-        "--interval", type=seconds, default=2.0, metavar="S", help="seconds between updates (%(default)s)"
+        "--interval", type=arguments.seconds, default=2.0, metavar="S", help="seconds between updates (%(default)s)"
     )
     parser.add_argument("--stages", action="store_true", help="one more row for each stage of a request")
     parser.add_argument("--once", action="store_true", help="print once, when each device has reported")
     parser.add_argument(
-        "--wait", type=seconds, default=15.0, metavar="S", help="with --once, the longest wait (%(default)s)"
+        "--wait", type=arguments.wait, default=15.0, metavar="S", help="with --once, the longest wait (%(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document at each update")
     add_broker_options(parser)
@@ -49,8 +49,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show until interrupted, or once; raises UnavailableError when there is no broker, or with --once no device."""
-    if args.interval <= 0:
-        raise UsageError("--interval", "must be more than 0")
     for name in args.device:
         if not topics.valid_level(name):
             raise UsageError("--device", f"{name!r} cannot be a device's name")

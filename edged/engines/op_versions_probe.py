@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from edged import magics
 from edged.engines import tflite_runtime
 
 # Names that op resolvers of TFLite, LiteRT and their tools have been known to register.
@@ -124,7 +125,7 @@ def _model(code: Mapping[int, Any], nodes: list[Any]) -> bytes:
     https://github.com/google-ai-edge/LiteRT/blob/main/tflite/converter/schema/schema.fbs
     """
     graph = {0: [], 1: [], 2: [], 3: nodes}
-    return flatbuffer({0: _SCHEMA_VERSION, 1: [code], 2: [graph], 4: [{}]}, b"TFL3")
+    return flatbuffer({0: _SCHEMA_VERSION, 1: [code], 2: [graph], 4: [{}]}, magics.TFLITE)
 
 
 def flatbuffer(root: Mapping[int, Any], identifier: bytes) -> bytes:

@@ -11,19 +11,19 @@ Rules it keeps:
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 
 from delegates.base import Delegate
 from edged.bundle import Bundle, TensorSpec
+from edged.engines import tflite_delegated
 from edged.engines.base import Array, EngineInfo
+from edged.engines.tflite_delegated import Node
 from edged.engines.tflite_runtime import Runtime
 from edged.errors import BadDataError
 from edged.quant import dequantize_into, quantize_into
-
-DELEGATE = "DELEGATE"
 
 
 class TfliteEngine:
@@ -39,8 +39,8 @@ class TfliteEngine:
             model_content=bundle.model, num_threads=threads, **delegate.open(module)
         )
         self._interpreter.allocate_tensors()
-        nodes = _nodes(self._interpreter)
-        taken = _delegated(nodes)
+        nodes = tflite_delegated.listed(self._interpreter)
+        taken = tflite_delegated.taken(nodes)
         side = _Live if _addresses_stay(self._interpreter, nodes, taken) else _Copied
         signature = _signature(self._interpreter, bundle)
         _whole(bundle, signature)
@@ -48,8 +48,7 @@ class TfliteEngine:
         self._outputs = side(self._interpreter, bundle.manifest.outputs, signature["outputs"], bundle)
         self.inputs: Sequence[Array] = self._inputs.wire
         self.outputs: Sequence[Array] = self._outputs.wire
-        total = sum(1 for op in nodes if op["op_name"] != DELEGATE)
-        counts = (len(taken), total) if nodes else (None, None)
+        counts = (len(taken), len(tflite_delegated.own(nodes))) if nodes else (None, None)
         self.info = EngineInfo(f"{runtime.name} {runtime.version}", delegate.name, threads, *counts)
 
     def invoke(self) -> None:
@@ -163,32 +162,7 @@ def _checked(interpreter: Any, spec: TensorSpec, index: dict[str, int], bundle: 
     return index[spec.name]
 
 
-def _nodes(interpreter: Any) -> list[dict[str, Any]]:
-    """List the graph's nodes; empty where the runtime does not tell (the call is private in both)."""
-    details = getattr(interpreter, "_get_ops_details", None)
-    return [] if details is None else list(details())
-
-
-def _delegated(nodes: Sequence[dict[str, Any]]) -> set[int]:
-    """Return the places in `nodes` of the model's nodes that stand inside a DELEGATE node.
-
-    The runtime lists replaced nodes and DELEGATE nodes side by side without saying which took which. A partition took
-    what lies between its inputs and its outputs: walk back from its outputs and stop at its inputs.
-    """
-    maker = {int(t): i for i, op in enumerate(nodes) if op["op_name"] != DELEGATE for t in op["outputs"]}
-    taken: set[int] = set()
-    for partition in (op for op in nodes if op["op_name"] == DELEGATE):
-        border = {int(t) for t in partition["inputs"]}
-        pending = [int(t) for t in partition["outputs"]]
-        while pending:
-            node = maker.get(pending.pop())
-            if node is not None and node not in taken:
-                taken.add(node)
-                pending.extend(int(t) for t in nodes[node]["inputs"] if int(t) not in border)
-    return taken
-
-
-def _addresses_stay(interpreter: Any, nodes: Sequence[dict[str, Any]], taken: set[int]) -> bool:
+def _addresses_stay(interpreter: Any, nodes: Sequence[Node], taken: Container[int]) -> bool:
     """Tell whether input and output tensors stay where they are over invokes.
 
     They do unless some node that runs makes a tensor whose size is known only when it runs (WHILE loops of recurrent

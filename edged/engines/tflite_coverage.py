@@ -1,67 +1,150 @@
-"""How much of a model file each delegate takes by its documented op table: no runtime and no device is needed.
+"""How much of a model file each delegate takes, and how that is known.
 
-Of the file only the main graph is looked at. What is told is an upper bound: see `delegates.optables`.
+XNNPACK is measured on the runtimes that are installed. What is not here is told by its documented op table, which gives
+an upper bound: see `delegates.oprules`. Of the file only the main graph is looked at.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from delegates.optables import OpFacts, Table, Tensor, accepts
-from delegates.optables_devices import ARMNN, EDGETPU, ETHOS_U, GPU, NEUTRON, VX
-from delegates.optables_litert import GPU as LITERT_GPU
-from delegates.optables_litert import NEURON, OPENVINO, QNN, XNNPACK_LITERT, XNNPACK_TFLITE
+from delegates.oprules import OpFacts, Table, Tensor, accepts
+from delegates.optables import TABLES
+from edged.engines import tflite_runtime
 from edged.engines.tflite_file import Graph, ModelFile
 from edged.engines.tflite_partitions import CPU, cut, cut_in_order
+from edged.engines.tflite_tried import Tried
 
-TABLES: tuple[Table, ...] = (GPU, LITERT_GPU, EDGETPU, ETHOS_U, VX, NEUTRON, QNN, ARMNN, NEURON, OPENVINO)
-# XNNPACK by its document, for a runtime (by package name) that is not here to be measured.
-XNNPACK = {"ai-edge-litert": XNNPACK_LITERT, "tflite-runtime": XNNPACK_TFLITE}
+Known = Literal["measured", "documented"]
+
+XNNPACK = "xnnpack"
 
 _PAST = {"first": "after the first op that it refuses", "largest": "outside the largest partition"}
+_RUNTIMES = {table.document: table.runtime for table in TABLES}
 
 
 @dataclass(frozen=True)
-class Covered:
-    """What one table says of one graph. refused: per op why the CPU keeps it, "" where the delegate takes it.
+class Refusal:
+    """Ops that a delegate leaves to the CPU: the op's name, how many of them, and why where that is known."""
 
-    partition: per op the number of its partition, or -1.
+    op: str
+    count: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the main graph a delegate takes.
+
+    how: `measured` by loading the model on a runtime here, or `documented`: what the delegate's table of ops tells,
+    which is an upper bound. source: that runtime with its version, or the document's title, edition and address.
+    taken, total: ops. partitions: pieces that the delegate takes, each in one call.
+    refused: what it leaves, the most frequent first, an op once for every reason; measured ones have none.
+    partition: for every op of the main graph in order, the number of its partition, or -1 for the CPU; empty where the
+    delegate cannot serve at all, and `reason` says why.
     """
 
-    table: Table
-    names: tuple[str, ...]
-    refused: tuple[str, ...]
-    partition: tuple[int, ...]
+    delegate: str
+    how: Known
+    source: str
+    taken: int
+    total: int
+    partitions: int
+    refused: tuple[Refusal, ...] = ()
+    partition: tuple[int, ...] = ()
+    reason: str = ""
 
     @property
-    def taken(self) -> int:
-        """How many ops the delegate takes."""
-        return sum(number != CPU for number in self.partition)
+    def runtime(self) -> str:
+        """The package name of the runtime that brings the delegate along, "" where none does."""
+        return self.source.partition(" ")[0] if self.how == "measured" else _RUNTIMES.get(self.source, "")
 
     @property
-    def partitions(self) -> int:
-        """How many pieces they form."""
-        return len(set(self.partition) - {CPU})
-
-    @property
-    def refusals(self) -> tuple[tuple[str, int, str], ...]:
-        """Op, count, reason; the most frequent first, ties in the graph's order."""
-        counts = Counter((name, why) for name, why in zip(self.names, self.refused, strict=True) if why)
-        return tuple((name, count, why) for (name, why), count in counts.most_common())
+    def name(self) -> str:
+        """What tells this row from all others: `edgetpu`, `xnnpack (ai-edge-litert 2.3.0)`."""
+        which = self.source if self.how == "measured" else self.runtime
+        return f"{self.delegate} ({which})" if which else self.delegate
 
 
-def covered(model: ModelFile, table: Table) -> Covered:
+def names() -> tuple[str, ...]:
+    """Return every delegate of which something can be told, sorted."""
+    return tuple(sorted({table.name for table in TABLES}))
+
+
+def rows(model: ModelFile, runtimes: Iterable[Tried]) -> tuple[Coverage, ...]:
+    """Return a row of each delegate: XNNPACK of each runtime first, those that were tried before those that are absent.
+
+    runtimes: what became of the file on the runtimes that are installed.
+    """
+    return (*(of_runtime(model, one) for one in runtimes), *documented(model))
+
+
+def of_runtime(model: ModelFile, tried: Tried) -> Coverage:
+    """Return what a runtime's XNNPACK takes: measured, or by its document where the runtime cannot tell."""
+    if tried.partition is not None:
+        return from_partition(model.graphs[0], tried.name, tried.partition)
+    if tried.loads is False:
+        return Coverage(XNNPACK, "measured", tried.name, 0, len(model.graphs[0].ops), 0, reason=tried.reason)
+    return next(by_table(model, table) for table in TABLES if table.runtime == tried.runtime)
+
+
+def documented(model: ModelFile) -> tuple[Coverage, ...]:
+    """Return what each delegate takes by its document, XNNPACK only of the runtimes that are not installed."""
+    here = {runtime.name for runtime in tflite_runtime.RUNTIMES if runtime.installed}
+    return tuple(by_table(model, table) for table in TABLES if table.runtime not in here)
+
+
+def without_use(rows: Iterable[Coverage], delegate: str, runtimes: Collection[str] = ()) -> tuple[Coverage, ...]:
+    """Return the rows by which a delegate takes nothing of the model; empty where it is of use.
+
+    runtimes: package names. On each of them that brings the delegate along it must take something. Where none does, or
+    none is named, one row is enough: of what was measured, and only where nothing was, of what is documented.
+    """
+    told = [row for row in rows if row.delegate == delegate]
+    if named := [row for row in told if row.runtime in runtimes]:
+        return tuple(row for row in named if not _of_use(row))
+    known = [row for row in told if row.how == "measured"] or told
+    return () if any(map(_of_use, known)) else tuple(known)
+
+
+def _of_use(row: Coverage) -> bool:
+    return row.taken > 0 or not row.total
+
+
+def from_partition(graph: Graph, runtime: str, partition: Sequence[int]) -> Coverage:
+    """Return what XNNPACK takes by the partition of each op. runtime: with its version."""
+    left = [(op.name, "") for op, number in zip(graph.ops, partition, strict=True) if number == CPU]
+    return _coverage(XNNPACK, "measured", runtime, partition, left)
+
+
+def by_table(model: ModelFile, table: Table) -> Coverage:
     """Apply a table to the main graph."""
     graph = model.graphs[0]
-    refused = [accepts(table, op) for op in facts(graph)]
-    wanted = [not why for why in refused]
+    why = [accepts(table, op) for op in facts(graph)]
+    wanted = [not reason for reason in why]
     partition = _kept(table, cut_in_order(wanted) if table.in_order else cut(graph, wanted))
-    for index, number in enumerate(partition):
-        if number == CPU and not refused[index]:
-            refused[index] = _PAST[table.keep]
-    return Covered(table, tuple(op.name for op in graph.ops), tuple(refused), partition)
+    left = [
+        (op.name, reason or _PAST[table.keep])
+        for op, reason, number in zip(graph.ops, why, partition, strict=True)
+        if number == CPU
+    ]
+    covered = _coverage(table.name, "documented", table.document, partition, left)
+    if covered.taken or not covered.refused:
+        return covered
+    first = covered.refused[0]
+    return replace(covered, partition=(), reason=f"takes no op; {first.op}: {first.reason}")
+
+
+def _coverage(
+    delegate: str, how: Known, source: str, partition: Sequence[int], left: Sequence[tuple[str, str]]
+) -> Coverage:
+    refused = tuple(Refusal(op, count, reason) for (op, reason), count in Counter(left).most_common())
+    pieces = len(set(partition) - {CPU})
+    total = len(partition)
+    return Coverage(delegate, how, source, total - len(left), total, pieces, refused, tuple(partition))
 
 
 def facts(graph: Graph) -> list[OpFacts]:

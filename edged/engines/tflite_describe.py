@@ -1,10 +1,9 @@
-"""Whether a TFLite runtime that is installed here takes a model, found by loading it, in a process of its own.
+"""Whether a TFLite runtime that is installed here takes a model, found by loading it; the child of `tflite_tried`.
 
 `python -m edged.engines.tflite_describe FILE RUNTIME` loads the file and allocates its tensors, as a daemon does, and
 prints one JSON object: `partition`, for every op of the main graph the number of the piece that XNNPACK took it with,
 -1 for the runtime's own kernels; null where that cannot be told. A file that the runtime refuses gives exit code 65 and
-the reason on standard error. A damaged or hostile model can kill the process that loads it: here that costs one child.
-No inference is run.
+the reason on standard error. No inference is run.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import json
 import sys
 from pathlib import Path
 
-from edged.engines import tflite_file, tflite_partitions, tflite_runtime
+from edged import childprocess
+from edged.engines import tflite_file, tflite_partitions, tflite_runtime, tflite_words
 from edged.errors import BadDataError, EdgedError
 
 
@@ -34,6 +34,7 @@ def load(model: bytes, name: str) -> tuple[int, ...] | None:
 
 def main(argv: list[str]) -> int:
     """Load one file."""
+    childprocess.die_with_parent()
     path, name = argv
     try:
         partition = load(Path(path).read_bytes(), name)
@@ -41,8 +42,9 @@ def main(argv: list[str]) -> int:
         return _refuse(str(exc), exc.exit_code)
     except OSError as exc:
         return _refuse(exc.strerror or str(exc), BadDataError.exit_code)
+    # SystemError: tflite-runtime on numpy 2
     except (ValueError, RuntimeError, SystemError, MemoryError) as exc:
-        return _refuse(str(exc) or type(exc).__name__, BadDataError.exit_code)
+        return _refuse(tflite_words.why(exc), BadDataError.exit_code)
     sys.stdout.write(json.dumps({"partition": partition}) + "\n")
     return 0
 

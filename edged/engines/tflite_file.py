@@ -9,10 +9,10 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from edged import magics
 from edged.engines import tflite_names
 from edged.engines.tflite_flatbuffer import Flatbuffer, Table
 
-_IDENTIFIER = b"TFL3"
 _SCHEMA_VERSION = 3
 _ITEMSIZE: Mapping[str, int] = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
@@ -94,7 +94,7 @@ class ModelFile:
 
 def read(model: bytes) -> ModelFile:
     """Read a .tflite. Raises ValueError saying what is wrong with it."""
-    if model[4:8] != _IDENTIFIER:
+    if not magics.is_tflite(model):
         raise ValueError("is no .tflite: its identifier is missing")
     file = Flatbuffer(model)
     root = file.root()

@@ -12,10 +12,11 @@ from heapq import heappop, heappush
 from itertools import accumulate, pairwise
 from typing import Any
 
+from edged.engines import tflite_delegated
+from edged.engines.tflite_delegated import Node
 from edged.engines.tflite_file import Graph, Op
 
 CPU = -1
-_DELEGATE = "DELEGATE"
 _LEFT_OUT = -1
 _BRANCHING = frozenset({"IF", "WHILE", "CALL_ONCE"})
 
@@ -27,39 +28,20 @@ def partitions(interpreter: Any, graph_ops: Sequence[Op]) -> tuple[int, ...]:
     turns delegation off or cuts it op by op. graph_ops: the main graph of the same file, in order.
     Raises ValueError when the runtime lists other ops than the file.
     """
-    nodes = interpreter._get_ops_details()  # noqa: SLF001  # the only place where the runtimes tell; both have it
-    own = [node for node in nodes if node["op_name"] != _DELEGATE]
-    if len(own) != len(graph_ops) or not all(map(_same, own, graph_ops)):
+    nodes = tflite_delegated.listed(interpreter)
+    own = tflite_delegated.own(nodes)
+    if len(own) != len(graph_ops) or not all(_same(nodes[place], op) for place, op in zip(own, graph_ops, strict=True)):
         raise ValueError("the runtime lists other ops than the file holds")
-    maker = {tensor: index for index, op in enumerate(graph_ops) for tensor in op.outputs}
-    taken = [CPU] * len(graph_ops)
-    for number, node in enumerate(node for node in nodes if node["op_name"] == _DELEGATE):
-        for index in _inside(_numbers(node["inputs"]), _numbers(node["outputs"]), graph_ops, maker):
-            taken[index] = number
-    return tuple(taken)
+    taken = tflite_delegated.taken(nodes)
+    return tuple(taken.get(place, CPU) for place in own)
 
 
-def _inside(inputs: list[int], outputs: list[int], ops: Sequence[Op], maker: dict[int, int]) -> set[int]:
-    """Return the ops between a partition's inputs and outputs: back from its outputs, no further than its inputs."""
-    border, pending, found = set(inputs), outputs, set[int]()
-    while pending:
-        index = maker.get(pending.pop())
-        if index is not None and index not in found:
-            found.add(index)
-            pending += [tensor for tensor in ops[index].inputs if tensor not in border]
-    return found
-
-
-def _same(node: Any, op: Op) -> bool:
+def _same(node: Node, op: Op) -> bool:
     # The runtimes put -1 for outputs of a WHILE that nobody reads.
-    outputs = _numbers(node["outputs"])
+    outputs = list(map(int, node["outputs"]))
     return len(outputs) == len(op.outputs) and all(
         a in {_LEFT_OUT, b} for a, b in zip(outputs, op.outputs, strict=True)
     )
-
-
-def _numbers(tensors: Any) -> list[int]:
-    return [int(tensor) for tensor in tensors]
 
 
 def cut(graph: Graph, wanted: Sequence[bool]) -> tuple[int, ...]:

@@ -22,53 +22,62 @@ from edged.engines import op_versions, tflite_file
 from edged.engines import op_versions_measure as measuring
 from edged.engines.tflite_file import ModelFile
 
+RELEASES = op_versions.releases()
 MAINTAIN = "python -m edged.engines.op_versions_measure --write"
 
-# MODEL_MODE.tflite: as the converter does by itself. MODEL_MODE_flags.tflite: with the flags of its cure.
+# The releases that lack what the converter writes for an op by itself, and take what it writes with the flags.
+_OLD = ("2.7.0", "2.8.0", "2.9.1", "2.10.0", "2.11.0", "2.12.0", "2.13.0", "2.14.0")
+_OLD_LITERT = ("1.0.0", "1.0.1", "1.1.0", "1.1.1", "1.1.2", "1.2.0", "1.3.0", "1.4.0")
+CURED: dict[str, dict[str, tuple[str, ...]]] = {
+    "FULLY_CONNECTED": {"tflite-runtime": _OLD},
+    "EXP": {"tflite-runtime": _OLD[:6]},
+    "GELU": {"tflite-runtime": ("2.8.0",)},  # 2.7.0 has none at all
+    "LOG": {"tflite-runtime": _OLD},
+    "SQRT": {"tflite-runtime": _OLD, "ai-edge-litert": _OLD_LITERT},
+    "TILE": {"tflite-runtime": ("2.7.0",)},
+}
+
+# MODEL_MODE.tflite: as we convert without flags. MODEL_MODE_flags.tflite: with those of its cure.
 _CONVERT = """
-import sys, numpy as np, tensorflow as tf
-from tensorflow.lite.python.convert import mlir_quantize
-out, rng = sys.argv[1], np.random.default_rng(0)
+import dataclasses, sys, numpy as np, tensorflow as tf
+from pathlib import Path
+from converters import quantize, savedmodel
+from converters.compat import RULES, CompatFlags
+from converters.options import Options
+from converters.samples import Samples
+out, rng = Path(sys.argv[1]), np.random.default_rng(0)
 square = tf.constant(rng.normal(size=(64, 64)).astype(np.float32))
 middles = {
     "DENSE": tf.identity, "EXP": lambda v: tf.exp(-tf.abs(v)), "GELU": tf.nn.gelu,
     "LOG": lambda v: tf.math.log(tf.abs(v) + 1.0), "SQRT": lambda v: tf.sqrt(tf.abs(v)),
     "TILE": lambda v: tf.tile(v, [1, 2])[:, 32:96],
 }
-samples = [rng.normal(size=(1, 64)).astype(np.float32) for _ in range(8)]
-sets = {"int8": "TFLITE_BUILTINS_INT8", "int16x8": "EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8"}
+samples = Samples("c", {"x": rng.normal(size=(8, 1, 64)).astype(np.float32)})
+cures = {rule.op: rule.flags for rule in RULES}
 
-def converter(op, mode):
+def loaded(op):
     class Model(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([1, 64], tf.float32, name="x")])
         def __call__(self, x):
             return {"y": tf.matmul(middles[op](tf.matmul(x, square)), square)}
     model = Model()
-    made = tf.lite.TFLiteConverter.from_concrete_functions([model.__call__.get_concrete_function()], model)
-    if mode != "none":
-        made.optimizations = [tf.lite.Optimize.DEFAULT]
-    if mode in sets:
-        made.representative_dataset = lambda: ([sample] for sample in samples)
-        made.target_spec.supported_ops = [tf.lite.OpsSet[sets[mode]]]
-        made.inference_input_type = made.inference_output_type = tf.int8 if mode == "int8" else tf.int16
-    return made
+    tf.saved_model.save(model, str(out / op), signatures=model.__call__)
+    (out / f"{op}_work").mkdir()
+    return savedmodel.load(Options(out / op, out / "b", "m", 1), out / f"{op}_work")
 
-def keep(name, model):
-    with open(f"{out}/{name}.tflite", "wb") as file:
-        file.write(bytes(model))
+def keep(name, model, mode, flags=CompatFlags()):
+    options = Options(out, out / "b", "m", 1, quantize=mode, calibration="c")
+    (out / f"{name}.tflite").write_bytes(quantize.convert(model, options, samples, flags))
 
+dense, log = loaded("DENSE"), loaded("LOG")
 for mode in ("none", "dynamic", "int8", "int16x8"):
-    keep(f"DENSE_{mode}", converter("DENSE", mode).convert())
-made = converter("DENSE", "dynamic")
-made._experimental_disable_per_channel_quantization_for_dense_layers = True
-keep("DENSE_dynamic_flags", made.convert())
-keep("LOG_int16x8", converter("LOG", "int16x8").convert())
+    keep(f"DENSE_{mode}", dense, mode)
+keep("DENSE_dynamic_flags", dense, "dynamic", cures["FULLY_CONNECTED"])
+keep("LOG_int16x8", log, "int16x8")
 for op in ("EXP", "GELU", "LOG", "SQRT", "TILE"):
-    keep(f"{op}_int8", converter(op, "int8").convert())
-    made = converter(op, "int8")
-    made._experimental_calibrate_only = True
-    kwargs = {"input_data_type": tf.int8, "output_data_type": tf.int8, "denylisted_ops": {op}}
-    keep(f"{op}_int8_flags", mlir_quantize(made.convert(), **kwargs))
+    model = log if op == "LOG" else loaded(op)
+    keep(f"{op}_int8", model, "int8")
+    keep(f"{op}_int8_flags", model, "int8", cures[op])
 """
 
 _LOAD = """
@@ -142,15 +151,28 @@ def test_a_runtime_loads_exactly_what_the_table_says(name: str, folder: Path) ->
 @pytest.mark.tf
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.op)
 def test_each_cure_is_what_the_converter_does(rule: compat.Rule, folder: Path) -> None:
-    """Without the flags the version that the rule names, with them the one that the rule promises."""
+    """Without the flags the version that the rule names, with them the one that the rule promises; and for exactly
+    the releases above it is a cure."""
     stem = "DENSE_dynamic" if rule.flags.per_tensor_dense else f"{rule.op}_int8"
     found = dict(files(folder))
     assert found[stem].versions[rule.op] == rule.version
     assert found[f"{stem}_flags"].versions[rule.op] == rule.cured
-    for release in op_versions.releases():
-        lacks = op_versions.missing({rule.op: rule.version}, (), release)
-        cured = not op_versions.missing({rule.op: rule.cured}, (), release)
-        assert compat.cures(lacks) == (rule.flags if lacks and cured else None)
+    cured = [f"{name} {release}" for name, of in sorted(CURED[rule.op].items()) for release in of]
+    told = {release: compat.cures(op_versions.missing(found[stem].versions, (), release)) for release in RELEASES}
+    assert [release for release, flags in told.items() if flags is not None] == cured
+    assert {flags for flags in told.values() if flags is not None} == {rule.flags}
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("name", op_versions.RUNTIMES)
+def test_what_is_cured_loads(name: str, folder: Path) -> None:
+    """On a runtime that is here: refused without the flags and taken with them, wherever a cure is promised."""
+    runtime = tinymodel.require_runtime(name)
+    release, said = measuring.measure(name).release, json.loads(child(_LOAD, runtime.package, str(folder)))
+    for rule in RULES:
+        stem = "DENSE_dynamic" if rule.flags.per_tensor_dense else f"{rule.op}_int8"
+        assert said[f"{stem}_flags"] == ""
+        assert (said[stem] != "") == (release in CURED[rule.op].get(name, ())), stem
 
 
 @pytest.mark.tf

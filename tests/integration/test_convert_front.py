@@ -116,19 +116,24 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "weights.h5": ("BadDataError", ("weights alone",)),
     "k2_lstm.keras absent": ("UnavailableError", ("saved by Keras 2.", "pip install tf_keras")),
     "k3_gru.keras open": ("BadDataError", ("a recurrent layer needs a batch of 1", "leave out --dynamic-batch")),
+    # Converted as if its batch were 1 it would answer wrongly, without a word of the converter's.
+    "k3_gru.keras of 2": ("BadDataError", ("a recurrent layer needs a batch of 1", "leave out --dynamic-batch")),
     "first": ("UsageError", ("no tag set 'serve'; it has: gpu,serve; train", "--tags")),
     "first train": ("UsageError", ("several signatures: predict, words", "--signature")),
     "oldest words": ("BadDataError", ("input 'words' is of dtype string", "--signature predict")),
     "no variables": ("BadDataError", ("cannot be loaded", "variables")),
     "no graph": ("BadDataError", ("cannot be read as a SavedModel",)),
-    "sick": ("BadDataError", ("has weights that are no numbers: bad:0 (2 NaN, 1 Inf of 4)",)),
+    "sick": ("BadDataError", ("has weights with NaN or Inf: bad:0 (2 NaN, 1 Inf of 4)",)),
     "words": (
         "BadDataError",
         ("input 'words' is of dtype string", "only a server with TensorFlow", "--signature good or --signature other"),
     ),
     "classes": ("BadDataError", ("output 'name' is of dtype string", "--signature good or --signature other")),
     "flex int8": ("BadDataError", ("calibration runs the model in TFLite", "float16 or dynamic")),
-    "no flex": ("BadDataError", ("TF Select ops MatrixInverse are not in TFLite", "--allow-flex")),
+    "no flex": (
+        "BadDataError",
+        ("TF Select ops MatrixInverse are not in TFLite", "no device runtime that pip installs"),
+    ),
 }
 
 
@@ -216,27 +221,14 @@ def test_a_batch_that_stays_open(outcomes: dict[str, dict[str, Any]]) -> None:
     np.testing.assert_allclose(answer, savedmodels.dense_answers(x), atol=1e-5)
 
 
-def test_a_recurrent_layer_with_another_batch(outcomes: dict[str, dict[str, Any]]) -> None:
-    """Given by --shape, a batch of 2 is either converted right or refused: never answered as if it were 1."""
-    found = outcomes["k3_gru.keras of 2"]
-    if found["error"][0]:
-        assert "recurrent layer needs a batch of 1" in found["error"][1]
-        return
-    with np.load(savedmodels.made() / "k3_gru.keras_answers.npz") as file:
-        x, y = file["x"], file["y"]
-    (answer,) = run(found["folder"] / "none.tflite", x=np.repeat(x, 2, 0)).values()
-    np.testing.assert_allclose(answer, np.repeat(y, 2, 0), atol=1e-5)
-
-
 def test_pinned_dimensions_have_a_reason(outcomes: dict[str, dict[str, Any]]) -> None:
     """The batch by default, the rest by --shape."""
     batch, length = outcomes["open"]["source"]["pinned"]
     assert (batch["input"], batch["dimension"], batch["size"]) == ("v", 0, 1)
     assert (length["dimension"], length["size"]) == (1, 5)
-    assert "--shape" in length["reason"]
-    assert "XNNPACK" in length["reason"]
+    assert length["reason"].startswith("given by --shape")
     (batch,) = outcomes["dense"]["source"]["pinned"]
-    assert "the batch" in batch["reason"]
+    assert batch["reason"].startswith("batch of 1: recurrent layers")
 
 
 def test_a_plain_save_keeps_its_weights(outcomes: dict[str, dict[str, Any]]) -> None:

@@ -96,11 +96,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(models: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Coverage]]:
+def found(models: Path) -> dict[str, dict[str, Coverage]]:
     """Model → runtime → what is measured."""
-    folder = tmp_path_factory.mktemp("measured")
     return {
-        path.stem: {row.source.split()[0]: row for row in coverage.measured(path, folder / path.stem, lambda _: None)}
+        path.stem: {row.source.split()[0]: row for row in coverage.measured(path, lambda _: None)}
         for path in sorted(models.glob("*.tflite"))
     }
 
@@ -184,6 +183,6 @@ def test_a_model_that_a_runtime_refuses(tmp_path: Path, models: Path) -> None:
     builder = flatbuffers.Builder(0)
     builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
     (tmp_path / "m.tflite").write_bytes(bytes(builder.Output()))
-    for row in coverage.measured(tmp_path / "m.tflite", tmp_path, lambda _: None):
+    for row in coverage.measured(tmp_path / "m.tflite", lambda _: None):
         assert "Nobodys" in row.reason
         assert (row.taken, row.partition) == (0, ())

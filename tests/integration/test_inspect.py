@@ -14,8 +14,8 @@ from support import require, tflitefiles, tinymodel
 from support.commands import edged
 
 from edged import bundle
-from edged.commands import _runtimes, inspect
-from edged.engines import tflite_runtime
+from edged.commands import inspect
+from edged.engines import tflite_runtime, tflite_tried
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_inspect_sends_no_escapes_to_the_terminal(tmp_path: Path) -> None:
     [
         ("window.npy", b"\x93NUMPY\x01\0v\0", "is a NumPy array"),
         ("eval.npz", b"PK\x03\x04\x14", "is a zip file"),
-        ("m.h5", b"\x89HDF\r\n", "is an HDF5 file"),
+        ("m.h5", b"\x89HDF\r\n\x1a\n", "is an HDF5 file"),
         ("har.tar.gz", b"\x1f\x8b\x08", "is compressed with gzip"),
         ("empty", b"", "is empty"),
         ("notes", b"hello", "is some file"),
@@ -267,7 +267,7 @@ def test_a_runtime_killed_by_the_model_costs_its_child(
     (tmp_path / "deadly.py").write_text(f"import os\nos.kill(os.getpid(), {int(signal.SIGSEGV)})\n")
     (tmp_path / "m.tflite").write_bytes(tinymodel.dense_model())
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(_runtimes, "_DESCRIBE", "deadly")
+    monkeypatch.setattr(tflite_tried, "_MODULE", "deadly")
     facts = json.loads(shown(tmp_path / "m.tflite", capsys))
     loaded = [one for one in facts["runtimes"] if one["how"] == "loaded"]
     assert {(one["loads"], one["reason"]) for one in loaded} == {(False, "its process was killed by SIGSEGV")}

@@ -10,9 +10,9 @@ import pytest
 from support import tflitefiles, tinymodel
 
 from converters import layers
-from converters.limits import Limits
 from converters.report import LayerError
 from edged.engines import tflite_file
+from edged.limits import Limits
 
 pytestmark = pytest.mark.tf
 

@@ -24,7 +24,7 @@ from support.commands import edged
 from support.daemons import DEVICE, DaemonProcess
 from support.watcher import Watcher
 
-from converters import calibrate
+from converters import sources
 from converters.samples import InputInfo
 from edged.broker import EmbeddedBroker
 
@@ -160,7 +160,7 @@ def test_a_recording_is_what_the_daemon_fed_its_model(mosquitto: EmbeddedBroker,
     np.testing.assert_array_equal(fresh[:, 0], np.concatenate(answers))
     np.testing.assert_array_equal(fresh.reshape(-1, LENGTH, 2), [window(n) for n in range(0, 37, HOP)])
     assert "(ended by Ctrl-C)" in told
-    taken = calibrate.load("calib.npz", (InputInfo("x", "float32", (1, 8)),), cwd=tmp_path, image=None)
+    taken = sources.load("calib.npz", (InputInfo("x", "float32", (1, 8)),), cwd=tmp_path, image=None)
     np.testing.assert_array_equal(taken.arrays["x"], recorded)
     assert "tensorflow" not in sys.modules
 
@@ -198,7 +198,7 @@ def test_labelled_recordings_are_joined(mosquitto: EmbeddedBroker, tmp_path: Pat
         joined = edged(*common, "--append", "--label", "walking")
     assert joined.returncode == 0, joined.stderr
     assert "6 with those before" in joined.stdout
-    samples = calibrate.load("e.npz", (InputInfo("x", "float32", (1, 4, 2)),), cwd=tmp_path, image=None, labels=True)
+    samples = sources.load("e.npz", (InputInfo("x", "float32", (1, 4, 2)),), cwd=tmp_path, image=None, labels=True)
     assert samples.labels is not None
     assert samples.labels.tolist() == ["sit"] * 3 + ["walking"] * 3
     assert samples.count == 6

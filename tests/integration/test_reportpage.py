@@ -16,6 +16,8 @@ from converters import reportpage
 # A text of this ratio to its background is readable (WCAG 2.1, level AA).
 _READABLE = 4.5
 _VERDICT, _WHY = "h1", ".why"
+# The last cell of the table of modes: why the last one may not ship.
+_LAST = ".stacked tr:last-child td:last-child"
 _VIEWS = {
     "phone": (browser.PHONE, False),
     "small phone by night": (browser.SMALL_PHONE, True),
@@ -34,7 +36,7 @@ def measured(view: str) -> dict[str, dict[str, Any]]:
     browser.needed()
     size, dark = _VIEWS[view]
     pages = {name: reportpage.page(make(), timings=True) for name, make in samplereports.ALL.items()}
-    return browser.measure(pages, size, dark=dark, select=(_VERDICT, _WHY))
+    return browser.measure(pages, size, dark=dark, select=(_VERDICT, _WHY, _LAST))
 
 
 @pytest.fixture(params=[(view, name) for view in _VIEWS for name in samplereports.ALL], ids=" / ".join)
@@ -66,6 +68,34 @@ def test_verdict_and_reason_are_in_the_first_screen(opened: dict[str, Any]) -> N
 def test_the_page_never_scrolls_sideways(opened: dict[str, Any]) -> None:
     """Wide tables scroll in their own box; names of a hundred characters break."""
     assert opened["scroll"] == opened["width"]
+
+
+@functools.cache
+def unfolded() -> dict[str, dict[str, Any]]:
+    """Every sample on a phone with all that is folded open."""
+    browser.needed()
+    pages = {name: reportpage.page(make(), timings=True) for name, make in samplereports.ALL.items()}
+    opened = {name: page.replace("<details>", "<details open>") for name, page in pages.items()}
+    return browser.measure(opened, select=(".tall", ".stacked", _LAST))
+
+
+@pytest.mark.parametrize("name", samplereports.ALL)
+def test_what_is_folded_fits_as_well(name: str) -> None:
+    """Opened, no table makes the page wider, and the list of a graph's 400 ops scrolls in its own box."""
+    page = unfolded()[name]
+    assert page["scroll"] == page["width"]
+    if name == "long":
+        box = page["boxes"][".tall"]
+        assert 100 < box["bottom"] - box["top"] <= 0.71 * page["screen"]
+
+
+def test_a_phone_shows_a_mode_without_scrolling_sideways() -> None:
+    """The table of modes is a block for each mode there: its last cell, which says why, is inside the screen."""
+    boxes = unfolded()["automatic"]["boxes"]
+    for selector in (".stacked", _LAST):
+        assert 0 <= boxes[selector]["left"] < boxes[selector]["right"] <= browser.PHONE[0]
+    desk = measured("desk")["automatic"]["boxes"]
+    assert desk[_LAST]["left"] > 0.4 * _VIEWS["desk"][0][0]
 
 
 def test_everything_can_be_read(opened: dict[str, Any]) -> None:

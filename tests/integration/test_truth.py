@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
-from support import tflitefiles
+from support import tflitefiles, tinymodel
 
-from converters import truth
+from converters import gates, parity, truth
+from converters.options import Options
 from converters.samples import InputInfo
 from edged.engines import tflite_file
 from edged.errors import BadDataError
@@ -17,7 +21,7 @@ CNN_OUTPUTS = {"output_0": "float32"}
 WEIGHTS = 3 * 3 * 3 * 8 + 3 * 3 * 8 + 6 * 6 * 8 * 64 + 64 * 4
 FILES = (
     "cnn_none", "cnn_float16", "cnn_dynamic", "cnn_int8", "cnn_int16x8", "cnn_offset", "cnn_open",
-    "gru", "count", "flex", "custom", "clamped", "two",
+    "gru", "count", "flex", "custom", "clamped", "masked", "two",
 )  # fmt: skip
 
 pytestmark = pytest.mark.tf
@@ -88,12 +92,37 @@ def test_float_where_int8_was_asked_is_refused() -> None:
         assert any("had no effect" in warning for warning in warnings)
 
 
-def test_a_factor_that_float16_cannot_hold_is_named() -> None:
-    """1e5 became 65504 without a word of the converter's: the constant is named, and the mode refused."""
-    found = truth.read(tflitefiles.converted("clamped"), "float16")
-    assert found.clamped == ("mul/y",)
-    with pytest.raises(BadDataError, match=r"float16 cannot hold the values of 'mul/y' \(beyond 65504\)"):
-        truth.check(found, (InputInfo("v", "float32", (1, 3)),), {"o": "float32"}, "float16")
+def answers(name: str, v: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What the bare runtime makes of v [count, 1, 3]."""
+    runner = tinymodel.require_runtime("ai-edge-litert").module().Interpreter(model_content=tflitefiles.converted(name))
+    return np.stack([runner.get_signature_runner()(v=one)["o"] for one in v])
+
+
+V = np.random.default_rng(4).normal(size=(20, 1, 3)).astype(np.float32)
+WEIGHT = np.full((3, 3), 1e-3)
+MASKED = np.exp(V + np.array([0.0, -1e9, 0.0]))
+# Of the nets in tests/support/tflitefiles.py: what float64 answers.
+TRUE = {"clamped": V * 1e5 + V @ WEIGHT, "masked": MASKED / MASKED.sum(-1, keepdims=True) @ WEIGHT}
+
+
+@pytest.mark.parametrize(("name", "constant", "harmless"), [("clamped", "mul/y", False), ("masked", "add/y", True)])
+def test_a_constant_that_float16_cannot_hold_is_named_and_judged(name: str, constant: str, harmless: bool) -> None:
+    """1e5 and -1e9 became 65504 without a word of the converter's. The factor makes answers a third smaller, which a
+    cosine does not see, and is refused by name; the mask does the same as before, and is told."""
+    found = truth.read(tflitefiles.converted(name), "float16")
+    assert found.clamped == (constant,)
+    inputs = (InputInfo("v", "float32", (1, 3)),)
+    assert any(repr(constant) in warning for warning in truth.check(found, inputs, {"o": "float32"}, "float16"))
+    floats, converted = {"o": TRUE[name].astype(np.float32)}, {"o": answers(name, V)}
+    options = Options(Path("m"), Path("b"), "m", 1, quantize="float16")
+    made = parity.compare(floats, converted, options, real_data=False, clamped=bool(found.clamped))
+    failures = gates.failures(made, [], found.clamped)
+    assert (not failures) is harmless
+    if not harmless:
+        assert "relative is 0.34" in failures[0]
+        assert f"float16 cannot hold the values of {constant!r} (beyond 65504)" in failures[1]
+        unaware = parity.compare(floats, converted, options, real_data=False)
+        assert gates.failures(unaware, []) == []
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,7 @@ from pathlib import Path
 import numpy as np
 from converters import quantize, savedmodel, work
 from converters.compat import CompatFlags
+from converters.options import Options
 from converters.samples import Samples
 work._start_tensorflow()
 jobs, out = json.loads(Path(sys.argv[1]).read_text()), []
@@ -228,7 +229,7 @@ for number, job in enumerate(jobs):
         sys.modules["tf_keras"] = None
     elif sys.modules.get("tf_keras", 0) is None:
         del sys.modules["tf_keras"]
-    options = work.restore(job["options"])
+    options = Options.from_plain(job["options"])
     result = {"error": ["", ""]}
     try:
         loaded = savedmodel.load(options, folder)

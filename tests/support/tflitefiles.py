@@ -10,6 +10,7 @@ gru          a GRU that is not unrolled: WHILE with two more graphs
 count        keeps a running sum in a variable
 flex, custom matrix inverse, which TFLite lacks, as TensorFlow's op and as a custom op
 clamped      float16 with a factor of 1e5
+masked       float16 with a mask of -1e9 before a softmax
 two          signatures big and count, of two graphs
 """
 
@@ -91,8 +92,12 @@ class Models(tf.Module):
     @tf.function(input_signature=[spec([1, 3], "v")])
     def big(self, v):
         return {"o": v * 1e5 + v @ self.weights}
+    @tf.function(input_signature=[spec([1, 3], "v")])
+    def masked(self, v):
+        return {"o": tf.nn.softmax(v + [[0.0, -1e9, 0.0]]) @ self.weights}
 m = Models()
-tf.saved_model.save(m, out + "several", signatures={"count": m.count, "inverse": m.inverse, "big": m.big})
+signatures = {"count": m.count, "inverse": m.inverse, "big": m.big, "masked": m.masked}
+tf.saved_model.save(m, out + "several", signatures=signatures)
 def several(*keys):
     return lite.TFLiteConverter.from_saved_model(out + "several", signature_keys=list(keys))
 write("count", several("count"), experimental_enable_resource_variables=True)
@@ -100,6 +105,7 @@ write("two", several("big", "count"), experimental_enable_resource_variables=Tru
 write("flex", several("inverse"), {"supported_ops": [ops.TFLITE_BUILTINS, ops.SELECT_TF_OPS]})
 write("custom", several("inverse"), allow_custom_ops=True)
 write("clamped", several("big"), {"supported_types": [tf.float16]}, **HALF)
+write("masked", several("masked"), {"supported_types": [tf.float16]}, **HALF)
 """
 
 

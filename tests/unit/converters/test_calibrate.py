@@ -44,6 +44,16 @@ def test_random_samples_are_the_same_every_time_and_fit() -> None:
     assert one.arrays["pixels"].max() > 200
 
 
+def test_random_samples_are_known_by_what_they_are() -> None:
+    """Not by a name, which a person's file may have too; those that are taken out of them are random still."""
+    drawn = calibrate.random_samples((X,))
+    assert drawn.random
+    assert all(part.random for part in calibrate.hold_out(drawn))
+    own = samples(RANDOM, drawn.source)
+    assert not own.random
+    assert not any(part.random for part in calibrate.hold_out(own))
+
+
 def test_good_data_gives_no_warning() -> None:
     """A hundred different samples, and others to compare with: nothing to say."""
     assert calibrate.warnings(samples(RANDOM[:100]), samples(RANDOM[100:150], "e.npz"), calibrated=True) == []

@@ -13,8 +13,8 @@ import pytest
 
 from converters import child
 from converters.child import DiedError
-from converters.limits import Limits
 from edged.errors import BadDataError, ConfigError
+from edged.limits import Limits
 
 _HEAD = "import os, signal, sys\nfrom converters import child\nfrom edged.errors import *\n"
 

@@ -65,10 +65,11 @@ def test_mixed_is_searched_where_int8_was_refused() -> None:
 def test_advice_names_what_passes() -> None:
     """After a death the modes that work; after a missed gate, the data and `auto`."""
     died = choose.advice(options(quantize="int8"), [attempt("int8", 0, state="died"), attempt("float16", 1234)])
-    assert died == ("--quantize float16 passes every gate (1,234 bytes)",)
+    assert died == ("--quantize float16 keeps every limit (1,234 bytes)",)
     missed = choose.advice(options(quantize="int8", calibration="c"), [attempt("int8", 100, state="refused")])
     assert missed == (
         "is --calibration what the model will see, scaled as for training?",
         "--quantize auto tries every mode and measures each",
     )
-    assert choose.advice(options(), [attempt("none", 100, state="refused")]) == ()
+    assert "report" in choose.advice(options(), [attempt("none", 100, state="refused")])[0]
+    assert choose.advice(options(quantize="none"), [attempt("none", 100, state="refused")]) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from converters import cli
+from converters.options import Options
 
 NEEDED = ["m", "-o", "out", "--name", "n", "--version", "2"]
 
@@ -39,6 +41,58 @@ def test_defaults_and_paths() -> None:
     assert options.output.is_absolute()
 
 
+# A value that is not the default, for every option; by the field of Options that it sets.
+GIVEN = {
+    "quantize": ["--quantize", "mixed"], "calibration": ["--calibration", "c.npz"], "evaluation": ["--eval", "e.npz"],
+    "labels": ["--labels", "l.txt"], "signature": ["--signature", "s"], "tags": ["--tags", ","],
+    "io": ["--io", "quantized"], "batch": ["--batch", "2"], "shapes": ["--shape", "x=1,2"],
+    "preprocess": ["--preprocess", "p.yaml"], "postprocess": ["--postprocess", "q.yaml"],
+    "min_agreement": ["--min-agreement", "0.9"], "max_error": ["--max-error", "2"],
+    "max_accuracy_loss": ["--max-accuracy-loss", "0.02"], "max_mae_growth": ["--max-mae-growth", "0.1"],
+    "threshold": ["--threshold", "0.3"], "targets": ["--target", "edgetpu"], "dynamic_batch": ["--dynamic-batch"],
+    "allow_flex": ["--allow-flex"], "allow_custom": ["--allow-custom", "A", "--allow-custom", "B"],
+    "search_budget": ["--search-budget", "9"], "time_limit_s": ["--time-limit", "1.5"],
+    "memory_limit": ["--memory-limit", "8GB"], "report": ["--report", "r.html"], "golden": ["--golden", "3"],
+    "force": ["--force"], "verbose": ["--verbose"],
+}  # fmt: skip
+
+
+def test_defaults_are_those_of_the_options() -> None:
+    """They are written down once: what the parser takes where nothing is given is what Options takes."""
+    assert cli.options(parse()) == Options(Path.cwd() / "m", Path.cwd() / "out", "n", 2)
+
+
+def test_every_option_can_be_given() -> None:
+    """A field that the command line cannot set is a promise nobody can use; each flag sets its own and no other."""
+    before = cli.options(parse())
+    optional = {f.name for f in dataclasses.fields(Options)} - {"model", "output", "name", "version"}
+    assert set(GIVEN) == optional
+    for name, words in GIVEN.items():
+        changed = {f for f in optional if getattr(cli.options(parse(*words)), f) != getattr(before, f)}
+        assert changed == {name}
+    assert cli.options(parse(*GIVEN["allow_custom"])).allow_custom == ("A", "B")
+    assert cli.options(parse(*GIVEN["memory_limit"])).memory_limit == 8 * 10**9
+
+
+def test_the_help_tells_the_defaults_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every number of the help is the field's own."""
+    with pytest.raises(SystemExit):
+        parse("--help")
+    told = " ".join(capsys.readouterr().out.split()).partition("the bundle:")[2]
+    for name in (
+        "quantize",
+        "io",
+        "batch",
+        "max_accuracy_loss",
+        "max_mae_growth",
+        "threshold",
+        "search_budget",
+        "golden",
+    ):
+        after = told.partition(f"--{name.replace('_', '-')} ")[2]
+        assert after.partition("(default: ")[2].startswith(f"{getattr(Options, name)})"), name
+
+
 def test_shapes_are_read_by_name() -> None:
     """A name may hold colons, equals signs and slashes; several inputs may be given."""
     options = cli.options(parse("--shape", "a:0=1,96,64", "--shape", "b=c=7"))
@@ -52,6 +106,8 @@ def test_shapes_are_read_by_name() -> None:
         ["--shape", "x=1,,2"],
         ["--shape", "x=1,0"],
         ["--shape", "x=1,-3"],
+        ["--shape", "x=1", "--shape", "x=2"],
+        ["--version", "x"],
         ["--quantize", "automatic"],
         ["--batch", "2", "--dynamic-batch"],
         ["--max-accuracy-loss", "-0.1"],

@@ -45,8 +45,8 @@ def test_a_runtime_is_named_with_or_without_its_release(text: str, name: str, ju
 
 def test_delegates_are_targets_beside_runtimes() -> None:
     """A delegate alone leaves the runtimes unknown; twice the same is once."""
-    fleet = compat.targets(["edgetpu", "tflite-runtime 2.14", "tflite-runtime==2.14.0", "edgetpu", "cpu"])
-    assert compat.delegates(fleet) == ("edgetpu", "cpu")
+    fleet = compat.targets(["edgetpu", "tflite-runtime 2.14", "tflite-runtime==2.14.0", "edgetpu", "gpu"])
+    assert compat.delegates(fleet) == ("edgetpu", "gpu")
     assert compat.runtimes(fleet) == ("tflite-runtime",)
     alone = compat.targets(["xnnpack"])
     assert compat.runtimes(alone) == ()
@@ -61,6 +61,7 @@ def test_delegates_are_targets_beside_runtimes() -> None:
         ("tflite-runtime>=2.1", "is no runtime"),
         ("", "'' is no runtime"),
         ("edgetpu 16.0", "use edgetpu"),
+        ("cpu", r"'cpu' has no table of its ops.*name the runtime of the device, ai-edge-litert or tflite-runtime"),
         ("tflite-runtime 2.5.0", "older than every release that was measured: 2.7.0"),
     ],
 )

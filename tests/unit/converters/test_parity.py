@@ -91,6 +91,34 @@ def test_max_error_gate_is_off_until_asked_for() -> None:
     assert "output 'o': max_abs is 0.01, at most 0.005 is asked" in gates.failures(made, [])
 
 
+def test_a_file_with_clamped_constants_must_keep_its_size() -> None:
+    """Answers a third smaller have a cosine of 1: only where float16 cut constants off is the size gated too."""
+    smaller = {"o": SCORES * np.float32(0.655)}
+    asked = options(quantize="float16")
+    assert gates.failures(parity.compare({"o": SCORES}, smaller, asked, real_data=True), [], ["w"]) == []
+    made = parity.compare({"o": SCORES}, smaller, asked, real_data=True, clamped=True)
+    assert gates.failures(made, [], ["w", "v"]) == [
+        "output 'o': relative is 0.345, at most 0.01 is asked",
+        "float16 cannot hold the values of 'w', 'v' (beyond 65504): use --quantize none or dynamic",
+    ]
+    near = {"o": SCORES * np.float32(0.995)}
+    assert gates.failures(parity.compare({"o": SCORES}, near, asked, real_data=True, clamped=True), [], ["w"]) == []
+    assert made[0].quality(50).metric == "cosine"
+    whole = {"k": np.arange(6).reshape(6, 1)}
+    assert gates.failures(parity.compare(whole, whole, asked, real_data=True, clamped=True), [], ["w"]) == []
+
+
+@pytest.mark.parametrize(
+    ("signal", "noise", "db"),
+    [(100.0, 1.0, 20.0), (1.0, 100.0, -20.0), (1.0, 0.0, 300.0), (0.0, 0.0, 300.0), (0.0, 1.0, -300.0),
+     (1.0, 1e-40, 300.0), (1e-40, 1.0, -300.0), (1e300, 1e-300, 300.0), (1e-300, 1e300, -300.0)],
+)  # fmt: skip
+def test_signal_to_noise_is_finite(signal: float, noise: float, db: float) -> None:
+    """Ten times the decimal logarithm of the ratio, within ±300 dB, whatever the two sums are."""
+    assert parity.snr_db(signal, noise) == pytest.approx(db)
+    assert parity.MAX_SNR_DB == 300.0
+
+
 def test_nan_of_the_converted_model_is_named() -> None:
     """NaN where the SavedModel has a number is an error with the sample's number, whatever the gates say."""
     broken = SCORES.copy()

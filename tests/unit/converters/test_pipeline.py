@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,6 @@ from support import tinymodel
 from converters import child, conversions, loadtest, pipeline, show, truth
 from converters.child import DiedError, OnStage
 from converters.found import Converted, Found
-from converters.limits import Limits
 from converters.loadtest import LoadTest, Outcome
 from converters.options import Options
 from converters.pipeline import CrashedError, RefusedError
@@ -24,6 +22,7 @@ from converters.report import Source
 from edged import bundle, postprocess
 from edged.bundle import Calibration, InputRange, Postprocess
 from edged.errors import BadDataError, InternalError, UsageError
+from edged.limits import Limits
 
 X = np.random.default_rng(3).normal(size=(20, 1, 3)).astype(np.float32)
 
@@ -151,7 +150,8 @@ def test_another_savedmodel_fails_its_gate_and_leaves_only_the_report(
         run(options, monkeypatch, -tinymodel.dense_expected(X))
     beside = sorted(p.name for p in options.output.parent.iterdir())
     assert beside == ["model", "out-refused.html", "out-refused.json"]
-    assert caught.value.page == options.output.parent / "out-refused.html"
+    assert f"report: {options.output}-refused.html" in str(caught.value)
+    assert caught.value.report.chosen == ""
     facts = json.loads((options.output.parent / "out-refused.json").read_text())
     assert facts["chosen"] == ""
     assert "output 'y': cosine is" in facts["attempts"][0]["reasons"][0]
@@ -177,6 +177,9 @@ def test_the_report_is_kept_where_it_is_asked_for(options: Options, monkeypatch:
     assert "p50_us" in page.with_suffix(".json").read_text()
     assert "p50_us" not in (options.output / "report.json").read_text()
     assert page.read_text().lower().startswith("<!doctype html>")
+    again = dataclasses.replace(options, force=True, report=str(options.output.parent / "out-refused.html"))
+    run(again, monkeypatch, tinymodel.dense_expected(X))
+    assert (options.output.parent / "out-refused.html").exists()  # asked for by its name
     for name in ("r.txt", "nowhere/r.html"):
         with pytest.raises(UsageError, match="--report"):
             run(dataclasses.replace(options, force=True, report=str(page.parent / name)), monkeypatch, X)
@@ -217,8 +220,8 @@ def test_a_dead_converter_names_stage_signal_and_the_modes_that_work(
     monkeypatch.setattr(child, "run", fake)
     with pytest.raises(CrashedError) as caught:
         pipeline.convert(given, [].append, [].append)
-    assert "SIGSEGV while converting to int16x8 (--quantize none passes every gate" in str(caught.value)
-    assert "--quantize float16 passes every gate" in str(caught.value)
+    assert "SIGSEGV while converting to int16x8 (--quantize none keeps every limit" in str(caught.value)
+    assert "--quantize float16 keeps every limit" in str(caught.value)
     assert fake.starts[:2] == [["int16x8"], []]
     assert not options.output.exists()
 
@@ -264,7 +267,7 @@ def test_a_runtime_of_the_fleet_must_pass(options: Options, monkeypatch: pytest.
 def test_a_delegate_of_the_fleet_must_take_something(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     """A float model for an Edge TPU would run on the CPU in silence: refused, as Coral's table of ops says."""
     given = dataclasses.replace(options, targets=("edgetpu",))
-    with pytest.raises(RefusedError, match="edgetpu takes no op; FULLY_CONNECTED"):
+    with pytest.raises(RefusedError, match="edgetpu: takes no op; FULLY_CONNECTED"):
         run(given, monkeypatch, tinymodel.dense_expected(X))
     run(dataclasses.replace(options, targets=("gpu",)), monkeypatch, tinymodel.dense_expected(X))
 
@@ -282,21 +285,3 @@ def test_flags_that_cannot_go_together(options: Options, changes: dict[str, str]
     """Refused before any child starts."""
     with pytest.raises(UsageError, match=says):
         pipeline.convert(dataclasses.replace(options, **changes), [].append, [].append)
-
-
-def test_progress_is_for_terminals() -> None:
-    """A pipe gets nothing, a terminal one line that is overwritten, --verbose a line per stage."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    def told(stream: io.StringIO, *, plain: bool) -> str:
-        progress = show.Progress(stream, plain=plain)
-        progress.stage("one")
-        progress.done()
-        return stream.getvalue()
-
-    assert told(io.StringIO(), plain=False) == ""
-    assert told(Terminal(), plain=False) == "\r\033[Kone …\r\033[K"
-    assert told(Terminal(), plain=True) == "one …\n"

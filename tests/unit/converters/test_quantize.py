@@ -29,9 +29,16 @@ more
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (FLEX, ("TF Select ops MatrixInverse, Roll are not in TFLite", "--allow-flex lets them stay")),
-        (CUSTOM, ("Custom ops MyOp are not in TFLite", "--allow-custom MyOp lets")),
-        (FLEX + CUSTOM, ("TF Select ops MatrixInverse, Roll; Custom ops MyOp", "--allow-custom MyOp --allow-flex")),
+        (
+            FLEX,
+            (
+                "TF Select ops MatrixInverse, Roll are not in TFLite",
+                "(replace them",
+                "no device runtime that pip installs",
+            ),
+        ),
+        (CUSTOM, ("Custom ops MyOp are not in TFLite", "(replace them", "--allow-custom MyOp lets")),
+        (FLEX + CUSTOM, ("TF Select ops MatrixInverse, Roll; Custom ops MyOp", "(replace them", "no device runtime")),
         (LIST, ("a recurrent layer needs a batch of 1", "leave out --dynamic-batch and --batch")),
         (OTHER, ("with --quantize int8: 'tfl.add' op is no good", "float16 or dynamic")),
         ("just this\nand that", ("just this",)),
@@ -39,7 +46,7 @@ more
     ],
 )
 def test_refusals(text: str, says: tuple[str, ...]) -> None:
-    """The ops by name and the flag that keeps them, else the first error: one line."""
+    """The ops by name and what to do about them, else the first error: one line."""
     told = str(quantize.refusal("m", "int8", text))
     assert told.startswith("m: cannot be converted")
     assert "\n" not in told

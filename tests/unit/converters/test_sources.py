@@ -148,6 +148,71 @@ def test_a_function_that_yields_something_else(folder: Path, body: str, says: st
         load(f"{name}:rows", folder, X)
 
 
+def function_in(folder: Path, text: str) -> str:
+    """Write a module; return its `rows` as a source."""
+    name = f"rows_{abs(hash(text))}"
+    (folder / f"{name}.py").write_text(text)
+    return f"{name}:rows"
+
+
+HELPER = "import numpy as np\n"
+MISTAKES = {
+    "raise ValueError('first line\\nsecond')\n": ("raised ValueError: first line", 2),
+    "def rows()\n    pass\n": ("raised SyntaxError: expected ':'", 2),
+    "import rows_not_there\n": ("raised ModuleNotFoundError: No module named 'rows_not_there'", 2),
+    "np.not_there\n": ("raised AttributeError: module 'numpy' has no attribute 'not_there'", 2),
+    "import sys\nsys.exit(3)\n": ("raised SystemExit: 3", 3),
+    "def rows():\n    return 1 / 0\n": ("raised ZeroDivisionError: division by zero", 3),
+    "def rows(count):\n    yield count\n": ("raised TypeError: rows() missing 1 required positional argument", 0),
+    "def rows():\n    yield np.zeros(4, 'f')\n    assert False\n": ("raised AssertionError", 4),
+    "def rows():\n    yield np.zeros(4, 'f').reshape(3)\n": ("raised ValueError: cannot reshape array of size 4", 3),
+    "def rows():\n    yield [[1.0], [1.0, 2.0]]\n": ("sample 0 is no array", 0),
+    "def rows():\n    pass\n": ("returned None, not samples (yield one sample after the other)", 0),
+    "def rows():\n    return {'x': np.zeros((9, 4), 'f')}\n": ("returned an object of type dict, not samples", 0),
+    "rows = [np.zeros(4, 'f')]\n": ("is an object of type list, not a function", 0),
+    "def other():\n    pass\n": ("has no 'rows'", 0),
+}
+
+
+@pytest.mark.parametrize("text", list(MISTAKES))
+def test_a_mistake_in_a_function_is_one_line_with_its_place(folder: Path, text: str) -> None:
+    """At the import, at the call or while it yields: the class, the first line of the reason, the file and its line."""
+    says, line = MISTAKES[text]
+    source = function_in(folder, HELPER + text)
+    with pytest.raises(BadDataError) as found:
+        load(source, folder, X)
+    told = str(found.value)
+    assert told.startswith(f"{source}: ")
+    assert says in told
+    assert "\n" not in told
+    assert f"({source.partition(':')[0]}.py line {line})" in told if line else ".py line" not in told
+
+
+def test_a_function_of_an_installed_package_is_told_by_its_own_line(folder: Path) -> None:
+    """Nothing of the user's was running: the last line that was not ours."""
+    (folder / "site-packages").mkdir()
+    sys.path.insert(0, str(folder / "site-packages"))
+    source = function_in(folder / "site-packages", "def rows():\n    raise KeyError\n")
+    with pytest.raises(BadDataError, match=r"raised KeyError \(site-packages/rows_\d+\.py line 2\)"):
+        load(source, folder, X)
+
+
+def test_a_module_that_is_not_there_says_where_was_looked(folder: Path) -> None:
+    """Of a module in a package too."""
+    for source in ("rows_nowhere:rows", "rows_nowhere.inner:rows"):
+        with pytest.raises(BadDataError, match=r"cannot be imported: No module named 'rows_nowhere.*\(looked in"):
+            load(source, folder, X)
+
+
+def test_a_function_may_print(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Text, bytes and a flush on both streams: the samples are the same, and a child's answer is no part of these."""
+    told = "    sys.stdout.write('{}'); sys.stdout.flush(); sys.stderr.write('no')\n"
+    body = f"def rows():\n{told}    yield np.float32([1, 2, 3, 4])\n{told}"
+    samples = load(function_in(folder, f"import sys\n{HELPER}{body}"), folder, X)
+    assert samples.arrays["x"].ravel().tolist() == [1, 2, 3, 4]
+    assert capfd.readouterr() == ("{}{}", "nono")
+
+
 def test_an_endless_function_ends(folder: Path) -> None:
     """At most `MOST` samples are drawn, and that is said."""
     (folder / "rows_endless.py").write_text(

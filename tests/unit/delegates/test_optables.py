@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
+
 import pytest
 
-from delegates.optables import OpFacts, Rule, Table, Tensor, accepts, rules
+import delegates
+from delegates.oprules import OpFacts, Rule, Table, Tensor, accepts, rules
+from delegates.optables import TABLES
 from delegates.optables_devices import ARMNN, EDGETPU, ETHOS_U, GPU, NEUTRON, VX
 from delegates.optables_litert import GPU as LITERT_GPU
 from delegates.optables_litert import NEURON, OPENVINO, QNN, XNNPACK_LITERT, XNNPACK_TFLITE
 
-TABLES = (GPU, LITERT_GPU, EDGETPU, ETHOS_U, VX, NEUTRON, QNN, ARMNN, NEURON, OPENVINO, XNNPACK_LITERT, XNNPACK_TFLITE)
 BUILTIN = "ai_edge_litert.schema_py_generated"
 
 
@@ -126,3 +130,12 @@ def test_rules_of_a_list_and_special_ones() -> None:
     """The special rule stands in place of the common one."""
     made = rules("A B", Rule(note="x"), B=Rule(note="y"), C=Rule())
     assert {name: rule.note for name, rule in made.items()} == {"A": "x", "B": "y", "C": ""}
+
+
+def test_every_table_is_listed_once() -> None:
+    """A table that is defined but not listed would never be looked at; two of one document could not be told apart."""
+    modules = (
+        importlib.import_module(f"delegates.{path.stem}") for path in Path(delegates.__file__).parent.glob("*.py")
+    )
+    defined = {value.document for module in modules for value in vars(module).values() if isinstance(value, Table)}
+    assert sorted(table.document for table in TABLES) == sorted(defined)

@@ -14,6 +14,7 @@ import pytest
 import edged
 from edged import childprocess
 from edged.childprocess import NoAnswerError
+from edged.limits import Limits, Watch
 
 SOURCE = Path(edged.__file__).parents[1]
 
@@ -136,3 +137,35 @@ def _bare() -> dict[str, str]:
     # -S: an editable install's own finder may import anything, which is not our doing.
     paths = [str(SOURCE), *(entry for entry in sys.path if "site-packages" in entry)]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+class Strict:
+    """A guard that has had enough at its third look."""
+
+    def __init__(self) -> None:
+        self.looks, self.broken = 0, ""
+
+    def tick(self) -> bool:
+        self.looks += 1
+        self.broken = "took too much" * (self.looks == 3)
+        return bool(self.broken)
+
+
+def test_a_guard_ends_a_child(folder: Path) -> None:
+    """What the guard says is how it ended, and nothing goes on running."""
+    (folder / "answering.py").write_text("import time\ntime.sleep(60)")
+    with childprocess.start_answering("answering") as child:
+        with pytest.raises(NoAnswerError, match=r"^took too much$") as caught:
+            childprocess.guarded_answer(child, Strict())
+        assert (caught.value.code, child.poll()) == (None, -signal.SIGKILL)
+
+
+def test_a_guarded_answer_is_the_same(folder: Path) -> None:
+    """Looked after or not: the last line, also when it takes several looks; and a bad end has its words."""
+    (folder / "answering.py").write_text("import time\nprint('noise')\ntime.sleep(0.3)\nprint('[1]')")
+    with childprocess.start_answering("answering", start_new_session=True) as child:
+        assert childprocess.guarded_answer(child, Watch(child.pid, Limits(30))) == [1]
+    (folder / "answering.py").write_text("import sys\nsys.exit('no luck')")
+    child = childprocess.start_answering("answering")
+    with child, pytest.raises(NoAnswerError, match=r"^ended with 1: no luck$"):
+        childprocess.guarded_answer(child, Watch(child.pid, Limits(30)))

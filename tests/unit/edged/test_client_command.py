@@ -16,7 +16,7 @@ import pytest
 from support.fakedevice import FakeTransport, answer, failure
 
 from edged import Client
-from edged.client import inputfile, report
+from edged.client import asked, inputfile, report
 from edged.client.result import Result
 from edged.commands import infer
 from edged.errors import BadDataError, Code, EdgedError, RequestError, UsageError
@@ -274,10 +274,13 @@ def test_names_of_an_archive_travel(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e9"])
-def test_times_that_cannot_be_waited_for_are_refused(monkeypatch, write, text):
+def test_times_that_cannot_be_waited_for_are_refused(monkeypatch, write, text, capsys):
     """On the command line as in the SDK."""
-    with pytest.raises(UsageError, match="0 to 86400 seconds"):
+    with pytest.raises(SystemExit):
         _run(monkeypatch, FakeTransport(_echo), write("x.bin", b"x"), f"--connect-timeout={text}")
+    assert f"argument --connect-timeout: must be 0 to 86400 seconds, got '{text}'" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="0 to 86400 seconds"):
+        asked.seconds("a time", float(text))
 
 
 def test_whatever_is_answered_is_a_json_document():
@@ -298,7 +301,8 @@ def test_no_control_character_of_a_reply_reaches_the_terminal():
     assert all(line.isprintable() for line in report.lines(result, [1.0]))
 
 
-def test_count_must_be_one_at_least(monkeypatch, write):
+def test_count_must_be_one_at_least(monkeypatch, write, capsys):
     """Asking nought times is a mistake."""
-    with pytest.raises(UsageError, match="--count"):
+    with pytest.raises(SystemExit):
         _run(monkeypatch, FakeTransport(_echo), write("x.bin", b"x"), "--count", "0")
+    assert "argument --count: must be a whole number from 1, got '0'" in capsys.readouterr().err

@@ -1,4 +1,8 @@
-"""What a child process may take: time and memory, watched from outside, for native code heeds no limit of its own."""
+"""What a child process may take: time and memory, watched from outside, for native code heeds no limit of its own.
+
+Memory is what is resident: a runtime may map and reserve more than it ever touches, which a limit of the address
+space would forbid.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ class Limits:
     @property
     def memory_bytes(self) -> int:
         """The limit in bytes; without one given, 90 % of the memory that was free when it was asked for."""
-        return self.memory or int(_SHARE * _available())
+        return self.memory or int(_SHARE * available())
 
 
 class Watch:
@@ -54,6 +58,14 @@ class Watch:
             os.killpg(self._group, signal.SIGKILL)
 
 
+def available() -> int:
+    """Return the bytes of memory that the machine can give without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * _PAGE
+
+
 def _members(group: int) -> Iterator[Path]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -69,10 +81,3 @@ def _resident(process: Path) -> int:
         return int((process / "statm").read_text().split()[1]) * _PAGE
     except (OSError, IndexError):  # it has just ended
         return 0
-
-
-def _available() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PHYS_PAGES") * _PAGE

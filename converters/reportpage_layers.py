@@ -1,0 +1,79 @@
+"""Tables of layers: how far each is off, and what each costs the accuracy in int8."""
+
+from __future__ import annotations
+
+import math
+
+from converters.report import NOT_RUN, Attempt, LayerCost, LayerError, MixedSearch
+from converters.reportpage_html import Html, el, folded, join, name, section
+from converters.reportpage_words import count, metric, number
+
+_TO = " … "
+
+
+def layers(attempt: Attempt) -> Html:
+    """Return how far every op's output is from the float model's, worst first, with a bar for its signal to noise."""
+    ordered = sorted(attempt.layers, key=lambda layer: (layer.snr_db, layer.index))
+    top = max((layer.snr_db for layer in ordered if math.isfinite(layer.snr_db)), default=0.0)
+    rows = [_layer(layer, top) for layer in ordered]
+    head = ("op", metric("snr_db"), metric("relative"), "output")
+    told = "All errors of the ops before it are in an op's figure. The first op that is bad is where to look."
+    listed = folded("Ops, worst first", head, rows, numbers=(2,))
+    return section("Error, layer by layer", el("p", told), listed) if rows else Html()
+
+
+def _layer(layer: LayerError, top: float) -> list[str]:
+    width = round(60 * max(0.0, layer.snr_db) / top) if top > 0 and math.isfinite(layer.snr_db) else 0
+    bar = join([f"{layer.snr_db:.1f}", el("span", class_="bar", style=f"width:{width}px")])
+    return [f"{layer.index} {layer.op}", bar, number(layer.relative), name(layer.tensor)]
+
+
+def mixed(attempt: Attempt) -> Html:
+    """Return the search for the layers to keep float: what each of them costs and brings."""
+    search = attempt.mixed
+    if search is None:
+        return Html()
+    told = (
+        f"{search.tried} of at most {count(search.budget, 'conversion')} made. The score is the {search.score}, "
+        f"a limit: below 0 it is missed, 1 is perfect. {_score(search.uniform, 'It')} with every layer int8, "
+        f"{_score(search.final, 'it')} in the end."
+    )
+    return section("Mixed precision", el("p", told), _costs(search))
+
+
+def _costs(search: MixedSearch) -> Html:
+    kept = sum(cost.kept_float for cost in search.costs)
+    head = ("layer", "kept float", "gained", "extra bytes", "score with it int8", "op")
+    rows = [
+        [
+            _between(cost.layer),
+            "◆ yes" if cost.kept_float else "no",
+            *_gain(cost),
+            cost.op,
+        ]
+        for cost in search.costs
+    ]
+    caption = f"What int8 costs, layer by layer ({kept} of {len(rows)} kept float)"
+    return folded(caption, head, rows, numbers=(2, 3, 4))
+
+
+def _gain(cost: LayerCost) -> list[str]:
+    runs = cost.score > NOT_RUN
+    return [
+        f"{cost.gained:+.3g}" if runs else "runs at all",
+        f"{cost.extra_bytes:,}",
+        number(cost.score) if runs else "does not run",
+    ]
+
+
+def _score(score: float, it: str) -> str:
+    return f"{it} did not run everywhere" if score <= NOT_RUN else f"{it} was {number(score)}"
+
+
+def _between(layer: str) -> Html:
+    """Return a layer's name; of a run of layers the last one without the path that it shares with the first."""
+    first, to, last = layer.partition(_TO)
+    shared = first.rpartition("/")[0] + "/"
+    if not to or not last.startswith(shared):
+        return name(layer)
+    return el("span", name(first), _TO, name(last.removeprefix(shared)), title=layer)
