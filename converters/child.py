@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
-from subprocess import TimeoutExpired
+from subprocess import Popen, TimeoutExpired
 from typing import Any
 
+from converters import disk
 from edged import childprocess, errors
 from edged.errors import BadDataError, EdgedError, InternalError, UnavailableError, UsageError
 from edged.limits import Limits, Watch
@@ -28,6 +30,8 @@ Work = Callable[[dict[str, Any], Path, OnStage], dict[str, Any]]
 
 _LOG_LINES = 12
 _TICK_S = 0.2
+# A pipe's capacity, see pipe(7).
+_PIPE = 1 << 16
 _ERRORS: Mapping[str, type[EdgedError]] = {
     cls.__name__: cls for cls in (BadDataError, InternalError, UnavailableError, UsageError, errors.ConfigError)
 }
@@ -44,6 +48,11 @@ class DiedError(Exception):
     code: int
     log: str
     broken: str = ""
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether somebody else ended it, or a limit did: no verdict on the model, the next start may go well."""
+        return bool(self.broken) or self.code in (-signal.SIGKILL, -signal.SIGTERM)
 
     @property
     def killed(self) -> bool:
@@ -63,7 +72,7 @@ def run(
 ) -> dict[str, Any]:
     """Run `python -m module` on `job` in `folder`, which keeps `job.json`, `result.json` and `log`.
 
-    Raises the EdgedError that the child raised, or DiedError.
+    Raises the EdgedError that the child raised, DiedError, or OSError when it died in a folder without room.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.json").write_text(json.dumps(job))
@@ -71,6 +80,7 @@ def run(
     result.unlink(missing_ok=True)
     ended = _watch(module, folder, on_stage, limits or Limits())
     if ended.code != 0 or not result.exists():
+        disk.check_room(folder)
         raise ended
     value: dict[str, Any] = json.loads(result.read_text())
     if "error" in value:
@@ -100,7 +110,7 @@ def _watch(module: str, folder: Path, on_stage: OnStage, limits: Limits) -> Died
         os.close(write)
         watch = Watch(process.pid, limits)
         try:
-            stage = _follow(stages, on_stage, watch)
+            stage = _follow(process, stages, on_stage, watch)
             while process.poll() is None and not watch.tick():
                 with suppress(TimeoutExpired):
                     process.wait(_TICK_S)
@@ -111,13 +121,18 @@ def _watch(module: str, folder: Path, on_stage: OnStage, limits: Limits) -> Died
     return DiedError(stage, code, log_tail(folder), watch.broken)
 
 
-def _follow(stages: RawIOBase, on_stage: OnStage, watch: Watch) -> str:
-    """Tell every stage until the child closes its end or breaks a limit; return the last stage."""
-    stage, rest = "starting", b""
-    while not watch.tick():
-        if not select.select([stages], [], [], _TICK_S)[0]:
+def _follow(process: Popen[bytes], stages: RawIOBase, on_stage: OnStage, watch: Watch) -> str:
+    """Tell every stage until the child closes its end, ends or breaks a limit; return the last stage.
+
+    That it ends is looked for as well: a process that it forked may hold the pipe open for ever.
+    """
+    stage, rest, ended = "starting", b"", False
+    while not ended and not watch.tick():
+        # Before the pipe: all that it wrote in its life is then in there, and one read takes what a pipe holds.
+        ended = process.poll() is not None
+        if not select.select([stages], [], [], 0 if ended else _TICK_S)[0]:
             continue
-        read = stages.read(1 << 16)
+        read = stages.read(_PIPE)
         if not read:
             break
         *lines, rest = (rest + read).split(b"\n")
@@ -131,6 +146,7 @@ def _environment(folder: Path) -> dict[str, str]:
     """Return an environment in which two runs give the same bytes."""
     return childprocess.environment(
         PYTHONHASHSEED="0",
+        TMPDIR=str(folder),  # what a killed child leaves goes with its folder
         KERAS_HOME=str(folder),  # Keras writes a file into it at import
         TF_CPP_MIN_LOG_LEVEL="2",
         TF_ENABLE_ONEDNN_OPTS="0",

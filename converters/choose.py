@@ -42,6 +42,8 @@ def wants_mixed(options: Options, attempts: Sequence[Attempt]) -> bool:
 def choose(attempts: Sequence[Attempt]) -> Attempt | None:
     """Return the attempt that ships: of those that pass on most runtimes the smallest; of near sizes the best rank."""
     passed = [attempt for attempt in attempts if attempt.state == "passed"]
+    # A mode without effect makes the float file again, under a name that promises something else.
+    passed = [attempt for attempt in passed if attempt.facts is None or attempt.facts.effect] or passed
     if not passed:
         return None
     most = max(map(_runtimes, passed))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from converters import clihelp
+from converters import clihelp, disk, ending
 from converters.options import AUTO, MODES, Options
 from edged import arguments
 from edged.commands.progress import Progress
 from edged.errors import ExitCode, UnavailableError
 
 if TYPE_CHECKING:
+    from converters.pipeline import Result
     from converters.report import Report
 
 HELP = "convert a TensorFlow SavedModel or a Keras file into a bundle"
@@ -207,8 +209,13 @@ def _value(given: Any) -> Any:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert; print what was made. Raises EdgedError."""
-    from converters import pipeline, show  # noqa: PLC0415  # numpy and more, not needed to print help
+    """Convert; print what was made. Raises EdgedError, and SystemExit when SIGTERM or SIGHUP ends it."""
+    with ending.by_signal():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from converters import pipeline  # noqa: PLC0415  # numpy and more, not needed to print help
 
     if find_spec("tensorflow") is None:
         raise UnavailableError("edged convert", "TensorFlow is not installed", "pip install 'edged[convert]'")
@@ -217,16 +224,27 @@ def run(args: argparse.Namespace) -> int:
         result = pipeline.convert(options(args), lambda stage: progress.show(f"{stage} …"), sys.stderr.write)
     except (pipeline.RefusedError, pipeline.CrashedError) as exc:
         progress.done()
-        _tell_refusal(exc.report, as_json=args.json)
+        # What ends the command is the refusal: its line comes, whatever can be printed before.
+        with suppress(OSError):
+            _tell_refusal(exc.report, as_json=args.json)
         raise
     finally:
         progress.done()
-    sys.stdout.write((show.as_json(result.report, result) if args.json else show.as_text(result)) + "\n")
-    if not args.json:
-        sys.stdout.flush()
+    if result.unkept:
+        sys.stderr.write(f"warning: {result.path} is written, but its report is not kept: {result.unkept}\n")
+    with disk.room("standard output", f"the bundle is written: {result.path}"):
+        _tell(result, as_json=args.json)
+    return int(ExitCode.OK)
+
+
+def _tell(result: Result, *, as_json: bool) -> None:
+    from converters import show  # noqa: PLC0415  # as in run
+
+    sys.stdout.write((show.as_json(result.report, result) if as_json else show.as_text(result)) + "\n")
+    sys.stdout.flush()
+    if not as_json:
         for warning in (*result.report.warnings, *result.report.shown.notes):
             sys.stderr.write(f"warning: {warning}\n")
-    return int(ExitCode.OK)
 
 
 def _tell_refusal(report: Report, *, as_json: bool) -> None:
@@ -235,6 +253,6 @@ def _tell_refusal(report: Report, *, as_json: bool) -> None:
 
     if as_json:
         sys.stdout.write(show.as_json(report, None) + "\n")
-        return
-    sys.stdout.write(show.refusal(report))
+    else:
+        sys.stdout.write(show.refusal(report))
     sys.stdout.flush()

@@ -44,11 +44,14 @@ samples, for --calibration and --eval
 
 gates
   Every output is compared with the SavedModel on every runtime that is installed here. All float outputs: the cosine
-  similarity. Scores of classes: the share of rows with the same argmax (agreement). Scores in 0 to 1, each of its own
-  (frames, detections): the F1 of what reaches --threshold. Whole numbers: the share that is equal, bounded like
-  agreement, or all where that has no bound. Where float16 cut a constant off: the largest error too. The bounds are
-  those of the table, for agreement and F1 --min-agreement if it is given; on random samples these two are gates only
-  then. With labels in --eval also: --max-accuracy-loss, --max-mae-growth.
+  similarity. Scores of classes: the share of rows with the same argmax (agreement), and the F1 of every class that is
+  found 5 times or more, at least 0.8. Scores in 0 to 1, each of its own (frames, detections), and flags of 0 and 1: the
+  F1 of what reaches --threshold. Other real numbers (boxes, a regression): the share of the variance that is kept
+  (R²), of every column by itself at least 0.5. Whole numbers: the share that is equal. Where float16 cut a constant
+  off: the largest error too. The bounds are those of the table, for agreement and F1 --min-agreement if it is given; on
+  random samples these are gates only then. With labels in --eval also: --max-accuracy-loss, --max-mae-growth. Scores of
+  classes are softmax rows, what labels in --eval or `output` in --postprocess say is so, and where nothing does an
+  output of [batch, n].
 
 --target NAME, repeated: what the fleet has
   a runtime         ai-edge-litert or tflite-runtime, with a release if you like: tflite-runtime==2.13.0. It must pass:
@@ -99,7 +102,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _modes() -> Iterator[tuple[str, ...]]:
-    yield "mode", "cosine", "agreement, F1", "what it makes (*: with --calibration)"
+    yield "mode", "cosine", "R²", "agreed, F1", "what it makes (*: with --calibration)"
     for name, mode in MODES.items():
-        agreement = "-" if mode.agreement is None else f"{mode.agreement:g}"
-        yield name, f"{mode.cosine:g}", agreement, mode.says + "*" * mode.calibrated
+        yield name, f"{mode.cosine:g}", f"{mode.r2:g}", f"{mode.agreement:g}", mode.says + "*" * mode.calibrated

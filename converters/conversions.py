@@ -35,6 +35,7 @@ class Conversions:
         self._options, self._texts = options, texts
         self._on_stage, self._on_log = on_stage, on_log
         self._found: Found | None = None
+        self._killed = False
 
     @property
     def found(self) -> Found:
@@ -72,12 +73,21 @@ class Conversions:
             value = child.run(_MODULE, job, self.folder, self._on_stage, limits)
         except DiedError as exc:
             dead = [mode for mode in modes if self._state(mode, BEGUN) and not self._state(mode, RESULT)]
-            if not dead:
-                raise self._death(exc) from exc
-            self.outcomes[dead[0]] = exc
+            if not self._tried_again(exc):
+                if not dead:
+                    raise self._death(exc) from exc
+                self.outcomes[dead[0]] = exc
         else:
             self._found = plain.build(Found, value, "SavedModel")
         self._collect(modes)
+
+    def _tried_again(self, exc: DiedError) -> bool:
+        """Whether the child is worth another start: once, where it was killed from outside, which is no verdict."""
+        if self._killed or exc.broken or not exc.by_chance:
+            return False
+        self._killed = True
+        self._on_stage(f"starting TensorFlow again: it {exc.reason}")
+        return True
 
     def _state(self, mode: str, name: str) -> bool:
         return (self.folder / mode / name).exists()

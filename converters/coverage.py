@@ -56,6 +56,6 @@ def useless(
 def read(model: Path) -> ModelFile:
     """Read a model file. Raises BadDataError."""
     try:
-        return tflite_file.read(model.read_bytes())
+        return tflite_file.read(tflite_file.content(model))
     except ValueError as exc:
         raise BadDataError(str(model), str(exc)) from exc

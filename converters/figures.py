@@ -31,8 +31,12 @@ FIGURES: Final = (
     Figure("mae_float", "mean absolute error of the SavedModel", "the same, of the model before it was converted",
            higher=False),
     Figure("agreement", "argmax agreement", "share of rows for which both models find the same class", headline=True),
+    Figure("class_f1", "worst class's F1", "the same of the class that fares worst: rare ones hardly count in a share"),
     Figure("f1", "F1", "how well both agree on which values reach the threshold: 1 is all, 0 none", headline=True),
     Figure("equal", "equal answers", "share of whole numbers that are the same", headline=True),
+    Figure("r2", "share of the variance kept (R²)",
+           "how much of what the values vary by is kept: 1 is all, 0 is no better than their mean", headline=True),
+    Figure("r2_part", "worst column's R²", "the same of the column, channel or step that fares worst"),
     Figure("cosine", "cosine similarity", "whether all answers point the same way: 1 is the same, 0 unrelated",
            headline=True),
     Figure("snr_db", "signal to noise (dB)", "the answers' energy over the errors': 20 dB is an error of a tenth"),
@@ -42,6 +46,7 @@ FIGURES: Final = (
            higher=False),
 )  # fmt: skip
 
+_OWN = "_float"
 _BY_KEY: Final = {figure.key: figure for figure in FIGURES}
 HEADLINES: Final = tuple(figure.key for figure in FIGURES if figure.headline)
 
@@ -49,6 +54,17 @@ HEADLINES: Final = tuple(figure.key for figure in FIGURES if figure.headline)
 def of(key: str) -> Figure:
     """Return a figure's row; one that has none is shown as it is called."""
     return _BY_KEY.get(key) or Figure(key, key.replace("_", " "), "")
+
+
+def columns(keys: Iterable[str]) -> list[tuple[str, bool]]:
+    """Return the keys in order, each with whether the SavedModel's own figure is shown beside it, in one column."""
+    found = set(keys)
+    return [(key, own(key) in found) for key in ordered(found) if key.removesuffix(_OWN) not in found - {key}]
+
+
+def own(key: str) -> str:
+    """Return the key of the SavedModel's own figure."""
+    return key + _OWN
 
 
 def ordered(keys: Iterable[str]) -> list[str]:

@@ -14,17 +14,22 @@ from edged.bundle import Quality
 
 # An accuracy lost, or an error grown, by exactly the limit is not beyond it, whatever floats make of the difference.
 _SLACK = 1e-9
+# A class of which a fifth is lost or mistaken, and a column of which half is noise, are of no use by themselves.
+_CLASS = 0.8
+_PART = 0.5
+_UNSURE = "if these are no class scores: --min-agreement 0, or --postprocess names the output that has them"
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A figure and its bound. `at_least` tells which side is good."""
+    """A figure and its bound. `at_least` tells which side is good. note: what to think of where it fails, in words."""
 
     output: str
     metric: str
     value: float
     threshold: float
     at_least: bool = True
+    note: str = ""
 
     @property
     def passed(self) -> bool:
@@ -40,7 +45,8 @@ class Gate:
 
     def __str__(self) -> str:
         sign = "at least" if self.at_least else "at most"
-        return f"output {self.output!r}: {self.metric} is {self.value:.4g}, {sign} {self.threshold:.4g} is asked"
+        note = f" ({self.note})" if self.note else ""
+        return f"output {self.output!r}: {self.metric} is {self.value:.4g}, {sign} {self.threshold:.4g} is asked{note}"
 
 
 @dataclass(frozen=True)
@@ -58,15 +64,22 @@ class OutputParity:
 
 
 def of(
-    output: str, figures: Mapping[str, float], options: Options, *, real_data: bool, clamped: bool = False
+    output: str,
+    figures: Mapping[str, float],
+    options: Options,
+    *,
+    real_data: bool,
+    clamped: bool = False,
+    sure: bool = True,
 ) -> tuple[Gate, ...]:
     """Return an output's gates.
 
-    real_data: on random inputs scores fall between the classes: how often they flip says little. clamped: the file
+    sure: whether what has an agreement is known to be class scores. real_data: on random inputs scores fall between
+    the classes: how often they flip says little. clamped: the file
     holds constants that float16 cut off, so that every output must keep its size: a factor that became smaller leaves
     the cosine as it was.
     """
-    found = _gates(output, figures, options, real_data=real_data)
+    found = _gates(output, figures, options, real_data=real_data, note="" if sure else _UNSURE)
     if clamped and "relative" in figures:
         found = itertools.chain(found, [_size(output, figures, options)])
     return tuple(found)
@@ -76,20 +89,30 @@ def _size(output: str, figures: Mapping[str, float], options: Options) -> Gate:
     return Gate(output, "relative", figures["relative"], options.mode.relative, at_least=False)
 
 
-def _gates(output: str, figures: Mapping[str, float], options: Options, *, real_data: bool) -> Iterator[Gate]:
+def _gates(
+    output: str, figures: Mapping[str, float], options: Options, *, real_data: bool, note: str
+) -> Iterator[Gate]:
+    yield from _scores(output, figures, options, real_data=real_data, note=note)
+    yield from _against_labels(output, figures, options)
+    bounds = {"r2": options.mode.r2, "r2_part": _PART, "cosine": options.mode.cosine, "equal": options.mode.equal}
+    yield from (Gate(output, metric, figures[metric], bound) for metric, bound in bounds.items() if metric in figures)
+    if options.max_error is not None:
+        yield Gate(output, "max_abs", figures["max_abs"], options.max_error, at_least=False)
+
+
+def _scores(
+    output: str, figures: Mapping[str, float], options: Options, *, real_data: bool, note: str
+) -> Iterator[Gate]:
+    """Yield how often both models decide alike; what a person asked for with --min-agreement replaces all of it."""
     agreement = options.min_agreement
     if agreement is None and real_data:
         agreement = options.mode.agreement
-    for metric in ("agreement", "f1"):
-        if metric in figures and agreement is not None:
-            yield Gate(output, metric, figures[metric], agreement)
-    yield from _against_labels(output, figures, options)
-    if "cosine" in figures:
-        yield Gate(output, "cosine", figures["cosine"], options.mode.cosine)
-    else:
-        yield Gate(output, "equal", figures["equal"], options.mode.agreement or 1.0)
-    if options.max_error is not None:
-        yield Gate(output, "max_abs", figures["max_abs"], options.max_error, at_least=False)
+    bounds = {"agreement": agreement, "class_f1": None if agreement is None else _CLASS, "f1": agreement}
+    if options.min_agreement is not None:
+        del bounds["class_f1"]
+    for metric, bound in bounds.items():
+        if metric in figures and bound is not None:
+            yield Gate(output, metric, figures[metric], bound, note=note)
 
 
 def _against_labels(output: str, figures: Mapping[str, float], options: Options) -> Iterator[Gate]:

@@ -22,12 +22,14 @@ _TIE = 1e-3
 class Evaluation:
     """Evaluation samples and the SavedModel's answers to them, name → [count, *shape], real values.
 
-    labels: the truth, where it is known. real_data: the samples are no random ones.
+    labels: the truth, where it is known. classes: the output that --postprocess names, "" for none.
+    real_data: the samples are no random ones.
     """
 
     inputs: Mapping[str, Array]
     floats: Mapping[str, Array]
     labels: Labels | None = None
+    classes: str = ""
     real_data: bool = True
 
     @classmethod
@@ -40,7 +42,7 @@ class Evaluation:
         floats, path = load(folder / "floats.npz"), folder / "labels.npz"
         truth = load(path)["labels"] if path.exists() else None
         bound = labels.bind(truth, floats, class_names, output, source)
-        return cls(load(folder / "inputs.npz"), floats, bound, real_data)
+        return cls(load(folder / "inputs.npz"), floats, bound, output, real_data)
 
     @property
     def samples(self) -> int:
@@ -80,6 +82,7 @@ class Judge:
             self.options,
             real_data=self.evaluation.real_data,
             labels=self.evaluation.labels,
+            classes=self.evaluation.classes,
             clamped=bool(self.clamped),
         )
         by_name = {spec.name: spec for spec in specs}

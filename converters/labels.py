@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from converters.parity import Labels, is_classifier
+from converters import kinds, parity
+from converters.parity import Labels
 from converters.samples import Array
 from edged.errors import BadDataError
 
@@ -24,12 +25,15 @@ def bind(
     if truth is None:
         return None
     known = {name: answers for name, answers in floats.items() if output in ("", name)}
-    classifiers = [name for name, answers in known.items() if is_classifier(answers)]
+    numbers = [name for name, a in known.items() if a.size == truth.size and kinds.alone(a) in ("real", "perhaps")]
+    if truth.dtype.kind == "f" and numbers and not _one_hot(truth, truth.size // truth.shape[-1]):
+        return Labels(_only(numbers, source), targets=truth)
+    classifiers = [name for name, answers in known.items() if kinds.alone(answers) in ("classes", "perhaps")]
     scores = classifiers or [name for name, answers in known.items() if _one_class_a_row(answers, truth)]
     if scores:
         wanted = _only(scores, source)
-        rows = floats[wanted].size // floats[wanted].shape[-1]
-        return Labels(wanted, classes=class_numbers(names, truth, source, rows))
+        classes = floats[wanted].shape[-1]
+        return Labels(wanted, classes=class_numbers(names, truth, source, floats[wanted].size // classes, classes))
     targets = [name for name, a in known.items() if truth.dtype.kind in "fiu" and a.size == truth.size]
     if not targets:
         shapes = ", ".join(f"{name} {list(answers.shape)}" for name, answers in known.items())
@@ -50,14 +54,34 @@ def _only(outputs: Sequence[str], source: str) -> str:
     return outputs[0]
 
 
-def class_numbers(names: Sequence[str], truth: Array, source: str, rows: int) -> Array:
-    """Return labels as class numbers: they are numbers or `names`, one for each row. Raises BadDataError for others."""
+def doubts(labels: Labels | None, floats: Mapping[str, Array], source: str) -> list[str]:
+    """Return what to say of labels that the SavedModel itself answers no better than a guess: they are another's."""
+    if labels is None:
+        return []
+    answers = floats[labels.output]
+    if labels.classes is not None:
+        right, chance = parity.accuracy(answers, labels.classes), 1 / answers.shape[-1]
+        said = f"its own accuracy is {right:.1%}, a guess has {chance:.1%}" if right <= chance else ""
+    elif labels.targets is not None and labels.targets.size > 1:
+        error, spread = parity.mean_absolute_error(answers, labels.targets), float(labels.targets.std())
+        said = f"its own mean absolute error is {error:.4g}, they vary by {spread:.4g} only" if error > spread else ""
+    else:
+        said = ""
+    return [f"{source}: the labels do not fit this model: {said}"] if said else []
+
+
+def class_numbers(names: Sequence[str], truth: Array, source: str, rows: int, classes: int) -> Array:
+    """Return labels as class numbers: they are numbers or `names`, one for each row, below `classes`.
+
+    Raises BadDataError for others.
+    """
     if _one_hot(truth, rows):
         shape = f"labels of shape {list(truth.shape)} for {rows} rows"
         raise BadDataError(source, shape, "looks one-hot: give class numbers, e.g. y.argmax(1)")
     if truth.size != rows:
         raise BadDataError(source, f"labels of shape {list(truth.shape)} for {rows} rows", "one class for each row")
     if truth.dtype.kind in "iu":
+        _check_range(truth, classes, source)
         return truth
     if truth.dtype.kind != "U" or not names:
         raise BadDataError(source, f"labels of dtype {truth.dtype}", "class numbers, or names with --labels")
@@ -65,7 +89,16 @@ def class_numbers(names: Sequence[str], truth: Array, source: str, rows: int) ->
     if unknown:
         raise BadDataError(source, f"label {unknown[0]!r} is not in --labels")
     numbers: Array = np.vectorize(list(names).index, otypes=[np.int64])(truth)
+    _check_range(numbers, classes, source)
     return numbers
+
+
+def _check_range(numbers: Array, classes: int, source: str) -> None:
+    wrong = numbers[(numbers < 0) | (numbers >= classes)]
+    if wrong.size:
+        advice = "the first class is 0" if numbers.min() == 1 and numbers.max() == classes else ""
+        what = f"label {wrong[0]} is no class of the model: it has {classes}, numbered from 0 to {classes - 1}"
+        raise BadDataError(source, what, advice)
 
 
 def _one_hot(truth: Array, rows: int) -> bool:

@@ -59,8 +59,15 @@ def _work(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any
             if real[name].shape == found[name].shape:
                 sums.setdefault(name, _Sums()).add(real[name], found[name])
     layers = [
-        {"index": index, "op": op, "tensor": name, "snr_db": sums[name].snr_db, "relative": sums[name].relative}
-        for index, op, name in sides[1].ops()
+        {
+            "index": index,
+            "op": op,
+            "tensor": name,
+            "snr_db": sums[name].snr_db,
+            "relative": sums[name].relative,
+            "output": output,
+        }
+        for index, op, name, output in sides[1].ops()
         if name in sums
     ]
     return {"layers": sorted(layers, key=lambda layer: (layer["snr_db"], layer["index"]))}
@@ -95,15 +102,16 @@ class _Side:
         model = path.read_bytes()
         file, module = tflite_file.read(model), tflite_runtime.installed()[0].module()
         self._graph = file.graphs[file.signatures[0].graph]
+        self._outputs = {number: name for name, number in file.signatures[0].outputs.items()}
         self._inputs = [_spec(name, self._graph.tensors[number]) for name, number in file.signatures[0].inputs.items()]
         kernels = module.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
         self._runner = Runner(module, model, file.signatures[0].key, kernels, keep_tensors=True)
 
-    def ops(self) -> Iterator[tuple[int, str, str]]:
-        """Yield the number, op name and tensor name of everything that is computed."""
+    def ops(self) -> Iterator[tuple[int, str, str, str]]:
+        """Yield the number, op name and tensor name of all that is computed, and the output that it is, "" for none."""
         for index, op in enumerate(self._graph.ops):
             for output in op.outputs:
-                yield index, op.name, self._graph.tensors[output].name
+                yield index, op.name, self._graph.tensors[output].name, self._outputs.get(output, "")
 
     def run(self, sample: Mapping[str, Array]) -> dict[str, Array]:
         """Return every computed tensor of real numbers, by name."""

@@ -19,7 +19,7 @@ _INTERNAL = frozenset({"__saved_model_init_op", "__saved_model_train_op"})
 # Variables that are values and not handles: TensorFlow 2 runs them, and can neither save nor convert them.
 _REFERENCES = frozenset({"Variable", "VariableV2", "AutoReloadVariable"})
 # What TensorFlow raises for files that it cannot load, beside its own errors.
-_FAULTS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)
+_FAULTS = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 _UNKNOWN_OP = re.compile(r"Op type not registered '([^']+)'")
 
 Call = Callable[..., Mapping[str, Any]]

@@ -74,9 +74,9 @@ class LoadTest:
         # From the metadata: what dies when it is imported has a version all the same.
         named = f"{runtime.name} {installed_version(runtime)}"
         try:
-            said = child.run(_MODULE, job, folder, on_stage, self.limits)
+            said = self._ask(job, folder, on_stage)
         except DiedError as exc:
-            return Outcome(named, exc.reason)
+            return Outcome(named, f"{exc.reason}, twice" if exc.by_chance else exc.reason)
         except EdgedError as exc:
             return Outcome(named, exc.what)
         return Outcome(
@@ -87,6 +87,16 @@ class LoadTest:
             own_kernels=load(folder / "own.npz") if first else None,
             p50_us=said["p50_us"],
         )
+
+    def _ask(self, job: Mapping[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
+        """Run the child, once more where it was killed from outside or reached a limit: that is no verdict."""
+        try:
+            return child.run(_MODULE, job, folder, on_stage, self.limits)
+        except DiedError as exc:
+            if not exc.by_chance:
+                raise
+            on_stage(f"trying {job['runtime']} again: it {exc.reason}")
+        return child.run(_MODULE, job, folder, on_stage, self.limits)
 
 
 def save(path: Path, arrays: Mapping[str, Array]) -> None:

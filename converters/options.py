@@ -17,8 +17,9 @@ class Mode:
 
     says: what it makes, in words. rank: the place in the order in which `auto` prefers modes whose files are of nearly
     the same size, from 0.
-    agreement: the least argmax agreement, or F1, of scores, None where none is asked for.
-    cosine: the least cosine similarity of any float output.
+    agreement: the least argmax agreement, or F1, of scores.
+    cosine: the least cosine similarity of any float output. r2: the least coefficient of determination of an output of
+    real numbers that are no scores. equal: the least share of equal whole numbers.
     steps: the least tolerance of a golden sample, in quantization steps, for integer outputs.
     relative: the same for float outputs, as a share of the largest absolute reference value; it covers float16
     arithmetic on accelerators, and kernels that quantize activations on the fly (dynamic).
@@ -30,8 +31,10 @@ class Mode:
 
     says: str
     rank: int
-    agreement: float | None
+    agreement: float
     cosine: float
+    r2: float
+    equal: float
     steps: int
     relative: float
     integer: str = ""
@@ -44,12 +47,16 @@ class Mode:
 
 # In the order in which they are told and tried.
 MODES: Mapping[str, Mode] = {
-    "none": Mode("float32, as it was", rank=4, agreement=None, cosine=0.99999, steps=2, relative=1e-4),
+    "none": Mode(
+        "float32, as it was", rank=4, agreement=0.99, cosine=0.99999, r2=0.9999, equal=1.0, steps=2, relative=1e-4
+    ),
     "float16": Mode(
         "float16 weights, half the size; float arithmetic",
         rank=3,
-        agreement=None,
+        agreement=0.95,
         cosine=0.999,
+        r2=0.999,
+        equal=0.99,
         steps=2,
         relative=1e-2,
         needs_constants=frozenset({"float16"}),
@@ -60,6 +67,8 @@ MODES: Mapping[str, Mode] = {
         rank=2,
         agreement=0.95,
         cosine=0.99,
+        r2=0.95,
+        equal=0.95,
         steps=2,
         relative=2e-2,
         needs_constants=frozenset({"int8", "uint8", "int4", "uint4", "int2"}),
@@ -71,6 +80,8 @@ MODES: Mapping[str, Mode] = {
         rank=0,
         agreement=0.95,
         cosine=0.95,
+        r2=0.9,
+        equal=0.95,
         steps=2,
         relative=1e-4,
         integer="int8",
@@ -84,6 +95,8 @@ MODES: Mapping[str, Mode] = {
         rank=1,
         agreement=0.95,
         cosine=0.95,
+        r2=0.9,
+        equal=0.95,
         steps=2,
         relative=2e-2,
         calibrated=True,
@@ -97,6 +110,8 @@ MODES: Mapping[str, Mode] = {
         rank=5,
         agreement=0.95,
         cosine=0.99,
+        r2=0.95,
+        equal=0.95,
         steps=8,
         relative=1e-4,
         integer="int16",

@@ -37,7 +37,7 @@ def manifest(made: Made, found: Found, report: Report) -> Manifest:
 def _coverage(report: Report) -> dict[str, str]:
     """Return delegate → what it takes, in words."""
     return {
-        c.name: f"{c.taken} of {c.total} ops in {c.partitions} parts ({c.how})" if not c.reason else c.reason
+        c.name: f"{c.bound + " " if c.bound else ""}{c.taken} of {c.total} ops in {c.partitions} parts ({c.how})" if not c.reason else c.reason
         for c in report.shown.coverage
     }
 

@@ -7,12 +7,11 @@ Nothing is written at the output before the last gate has passed.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from converters import choose, compat, coverage, front, layers, package, pages, place
+from converters import choose, compat, coverage, front, layers, package, pages, place, workplace
 from converters.attempt import Bench, Made, try_out
 from converters.child import DiedError, OnStage
 from converters.conversions import Conversions
@@ -23,17 +22,18 @@ from converters.options import AUTO, Options
 from converters.report import Attempt, LayerError, Report
 from converters.texts import Texts
 from edged.bundle import Manifest
-from edged.errors import BadDataError, EdgedError, InternalError, UsageError
+from edged.errors import BadDataError, EdgedError, InternalError, UnavailableError, UsageError
 from edged.limits import Limits
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a conversion made, for a person or a program to read."""
+    """What a conversion made, for a person or a program to read. unkept: why --report could not be kept; mostly ""."""
 
     path: Path
     manifest: Manifest
     report: Report
+    unkept: str = ""
 
 
 class RefusedError(BadDataError):
@@ -61,8 +61,7 @@ def convert(options: Options, on_stage: OnStage, on_log: Callable[[str], object]
     """
     texts = Texts.read(options)
     _check(options)
-    with tempfile.TemporaryDirectory(prefix="edged-convert-") as temporary:
-        folder = Path(temporary) / "work"
+    with workplace.made() as folder:
         run = _Run(options, texts, Conversions(options, texts, folder, on_stage, on_log), on_stage)
         return run.finish()
 
@@ -75,6 +74,8 @@ def _check(options: Options) -> None:
     compat.targets(options.targets)
     if options.quantize != AUTO:
         _check_mode(options)
+    elif not choose.modes(options):
+        raise UsageError("--io", f"quantized needs integer inputs, and so --quantize {AUTO} needs --calibration")
 
 
 def _check_mode(options: Options) -> None:
@@ -184,7 +185,10 @@ class _Run:
         return dataclasses.replace(report, attempts=attempts)
 
     def _refusal(self, report: Report) -> RefusedError | CrashedError:
-        page = pages.keep_refused(self._options, report)
+        try:
+            kept = f"report: {pages.keep_refused(self._options, report)}"
+        except UnavailableError as exc:  # the reason matters more
+            kept = f"no report, {exc}"
         asked = report.attempts[0]
         crashed = asked.state == "died" and self._options.quantize != AUTO
         where = f"TensorFlow on {self._options.model}" if crashed else f"--quantize {self._options.quantize}"
@@ -192,16 +196,20 @@ class _Run:
             what = "; ".join(f"{a.quantize}: {', '.join(a.reasons)}" for a in report.attempts)
         else:
             what = "; ".join(asked.reasons)
-        hint = "; ".join([*report.advice, f"report: {page}"])
+        hint = "; ".join([*report.advice, kept])
         return (CrashedError if crashed else RefusedError)(where, what, hint, report)
 
     def _write(self, report: Report, made: Made) -> Result:
         self._on_stage("writing the bundle")
         manifest = package.manifest(made, self._conversions.found, report)
         files = made.texts.files(made.model.read_bytes(), made.known) | pages.files(report)
-        place.write(self._options.output, manifest, files)
-        pages.keep_passed(self._options, report)
-        return Result(self._options.output, manifest, report)
+        place.write(self._options.output, manifest, files, force=self._options.force)
+        unkept = ""
+        try:
+            pages.keep_passed(self._options, report)
+        except UnavailableError as exc:  # the bundle is there, and sound
+            unkept = str(exc)
+        return Result(self._options.output, manifest, report, unkept)
 
 
 def _failed(mode: str, outcome: EdgedError | DiedError) -> Attempt:

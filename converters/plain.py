@@ -10,12 +10,20 @@ from edged import schema, yamlload
 from edged.errors import BadDataError
 
 T = TypeVar("T")
+# What a person writes by hand is far smaller.
+MOST_BYTES = 4 << 20
 
 
 def text(source: str) -> str:
-    """Read a UTF-8 file, with or without a byte order mark."""
+    """Read a UTF-8 file of at most MOST_BYTES, with or without a byte order mark."""
+    path = Path(source)
+    # Before it is opened: a device never ends, and a pipe waits for somebody to write.
+    if path.exists() and not path.is_file():
+        raise BadDataError(source, "is no regular file")
     try:
-        return Path(source).read_text(encoding="utf-8-sig")
+        if path.stat().st_size > MOST_BYTES:
+            raise BadDataError(source, f"is larger than {MOST_BYTES:,} bytes: is this the right file?")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
         raise BadDataError(source, f"cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
 

@@ -90,6 +90,7 @@ class LayerError:
     """How far one op's output is from the float model's. index: of the op in the main graph of the converted file.
 
     snr_db: of this op's output, all errors before it included. relative: largest error / largest float value.
+    output: the model's output that this tensor is, "" where it is none.
     """
 
     index: int
@@ -97,6 +98,7 @@ class LayerError:
     tensor: str
     snr_db: float
     relative: float
+    output: str = ""
 
 
 @dataclass(frozen=True)

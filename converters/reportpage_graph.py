@@ -13,8 +13,9 @@ from itertools import accumulate, groupby
 
 from converters.report import Attempt, Coverage
 from converters.reportpage_html import Html, el, fold, join, name, section
-from converters.reportpage_words import NONE, TIMES, count
+from converters.reportpage_words import NONE, TIMES, count, takes
 from edged.engines.tflite_nodes import Node
+from edged.engines.tflite_partitions import CPU, UNTOLD
 
 # kind → (letters, what it means, height of its bar as a share)
 _KINDS = {
@@ -54,10 +55,11 @@ def picture(attempt: Attempt) -> Html:
     nodes = () if attempt.facts is None else attempt.facts.nodes
     if not nodes:
         return Html()
-    lanes = [c for c in attempt.coverage if len(c.partition) == len(nodes)]
+    # A delegate that takes nothing has no partitions; it is shown beside the others all the same.
+    lanes = [c for c in attempt.coverage if len(c.partition) in (0, len(nodes))]
     lanes.sort(key=lambda lane: lane.how != "measured")
     # The table has room for what was measured; the strip above it shows the documented ones as well.
-    measured = [lane for lane in lanes if lane.how == "measured"]
+    measured = [lane for lane in lanes if lane.how == "measured" and lane.partition]
     listed = _list(_runs(nodes, measured), measured)
     return section("The graph", el("p", _words(nodes, lanes)), _legend(nodes), _strip(nodes, lanes), listed)
 
@@ -117,10 +119,21 @@ def _strip(nodes: Sequence[Node], lanes: Sequence[Coverage]) -> Html:
 
 
 def _lane(lane: Coverage) -> Html:
-    upper = "up to " if lane.how == "documented" else ""
-    pieces = count(lane.partitions, "partition")
-    what = f"{lane.name} takes {upper}{lane.taken} of {lane.total} ops in {pieces}, {lane.how}"
-    return join([el("p", what, class_="lane"), _svg(what, _LANE, join(_brackets(lane)))])
+    what = f"{lane.name} {_taken(lane)}, {lane.how}"
+    drawn = "" if _unknown(lane) else _svg(what, _LANE, join(_brackets(lane)))
+    return join([el("p", what, class_="lane"), drawn])
+
+
+def _taken(lane: Coverage) -> str:
+    if _unknown(lane):
+        return lane.reason
+    pieces = f" in {count(lane.partitions, 'partition')}" if lane.partitions else ""
+    return f"takes {takes(lane)}{pieces}" + (f" ({lane.reason})" if lane.reason else "")
+
+
+def _unknown(lane: Coverage) -> bool:
+    """Whether it is not known what the delegate takes, or its runtime does not run the file: no CPU takes the rest."""
+    return not takes(lane) or (lane.how == "measured" and bool(lane.reason))
 
 
 def _svg(title: str, height: int, content: Html) -> Html:
@@ -144,13 +157,19 @@ def _block(run: _Run, start: int, total: int) -> Html:
 
 
 def _brackets(lane: Coverage) -> Iterator[Html]:
-    """Yield a bracket for each stretch of ops of one partition; what no partition takes stays a thin line (the CPU)."""
-    total, start = len(lane.partition), 0
-    for number, group in groupby(lane.partition):
+    """Yield a bracket for each stretch of ops of one partition; what no partition takes stays a thin line (the CPU).
+
+    What nothing is told of stays empty.
+    """
+    partition = lane.partition or (CPU,) * lane.total
+    total, start = len(partition), 0
+    for number, group in groupby(partition):
         length = len(list(group))
         x, width = 100 * start / total, 100 * length / total
         start += length
-        if number < 0:
+        if number == UNTOLD:
+            continue
+        if number == CPU:
             yield el("line", class_="cpu", x1=f"{x:.2f}%", x2=f"{x + width:.2f}%", y1=_LANE / 2, y2=_LANE / 2)
             continue
         yield el("rect", class_=f"taken {lane.how}", x=f"{x:.2f}%", width=f"{width:.2f}%", y=2, height=_LANE - 4, rx=3)
@@ -162,13 +181,15 @@ def _brackets(lane: Coverage) -> Iterator[Html]:
 def _list(runs: Sequence[_Run], lanes: Sequence[Coverage]) -> Html:
     head = el("tr", *(el("th", word, scope="col") for word in ("op", "dtype", "what", *(lane.name for lane in lanes))))
     rows = [_list_row(runs, i, lanes) for i in range(len(runs))]
-    caption = "Ops in the order they run"
+    title, long = "Ops in the order they run", len(rows) > _SEEN
+    hint = " (the list scrolls)" if long else ""
+    caption = el("caption", title, el("span", hint, class_="hint"))
     table = el(
         "div",
-        el("table", el("caption", caption), el("thead", head), el("tbody", *rows), class_="ops"),
-        class_="scroll tall", tabindex=0, role="region", aria_label=caption,
+        el("table", caption, el("thead", head), el("tbody", *rows), class_="ops"),
+        class_="scroll tall" if long else "scroll", tabindex=0, role="region", aria_label=title + hint,
     )  # fmt: skip
-    return table if len(rows) <= _SEEN else fold(f"{caption}: {count(len(rows), 'row')}", table)
+    return fold(f"{title}: {count(len(rows), 'row')}", table) if long else table
 
 
 def _list_row(runs: Sequence[_Run], row: int, lanes: Sequence[Coverage]) -> Html:
@@ -184,8 +205,8 @@ def _lane_cell(runs: Sequence[_Run], row: int, lane: int, coverage: Coverage) ->
         return Html()
     after = next((i for i in range(row, len(runs)) if runs[i].taken[lane] != number), len(runs))
     span = after - row
-    if number < 0:
-        return el("td", "CPU", rowspan=span, class_="lane-cpu")
+    if number in (CPU, UNTOLD):
+        return el("td", "CPU" if number == CPU else "not told", rowspan=span, class_="lane-cpu")
     return el(
         "td",
         el("span", f"P{number}"),

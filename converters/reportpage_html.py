@@ -10,6 +10,8 @@ from converters.reportpage_words import NONE
 from edged.shown import plain
 
 _BREAKS = re.compile(r"\s")
+# So many columns fit a phone, so many a desk.
+_FEW, _MANY = 3, 11
 # Elements that have no content and no end tag.
 _VOID = frozenset({"meta", "link", "br"})
 
@@ -67,18 +69,20 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, n
           stacked: bool = False) -> Html:  # fmt: skip
     """Return a table in a box of its own that scrolls sideways; nothing when it has no rows.
 
-    numbers: the columns that are set flush right. The first cell of a row names it. stacked: on a phone a row becomes
-    a block with a line for each cell, for tables whose last column holds sentences.
+    numbers: the columns that are set flush right. The first cell of a row names it. Where the screen is too narrow a
+    row becomes a block: stacked, with a line for each cell, for tables whose last column holds sentences; else its
+    cells follow each other like words. A table of few columns fits as it is.
     """
     if not rows:
         return Html()
     # Keyboards must reach what scrolls.
-    kept = {"class_": "stacked"} if stacked else {}
+    shape = "stacked" if stacked else "flow" if len(head) > _FEW else ""
+    kept = {"class_": shape} if shape else {}
     top = el("tr", *(el("th", cell, scope="col", **_number(i in numbers)) for i, cell in enumerate(head)))
     body = el("tbody", *(_row(row, head, numbers) for row in rows))
     return el(
         "div", el("table", el("caption", caption), el("thead", top), body, **kept),
-        class_="scroll", tabindex=0, role="region", aria_label=caption,
+        class_="scroll broad" if len(head) > _MANY else "scroll", tabindex=0, role="region", aria_label=caption,
     )  # fmt: skip
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from converters import figures, reportpage_reasons
+from converters import compared, figures, reportpage_reasons
 from converters.report import Attempt, Report
 from converters.reportpage_html import Html, el, fold, join, lines, name, passed, table, text
-from converters.reportpage_words import NONE, bound, count, metric, number, percent, time
+from converters.reportpage_words import NONE, count, judged, metric, number, percent, time, unproven
 from converters.reportpage_worst import Worst, worst
 from edged.shown import size
 
@@ -39,7 +39,7 @@ def _proven(attempt: Attempt) -> Html:
     """Count the runtimes that were really run; those that were not are named as such."""
     good = sorted({run.runtime for run in attempt.targets if run.state == "passed"})
     bad = sorted({run.runtime for run in attempt.targets if run.state == "refused"} - set(good))
-    absent = sorted({run.runtime for run in attempt.targets if run.state == "not run"})
+    absent = unproven(attempt.targets)
     if not attempt.targets:
         return Html()
     notes = [", ".join(good), f"refused: {', '.join(bad)}" if bad else ""]
@@ -67,7 +67,7 @@ def _speed(attempt: Attempt) -> Html:
 
 def _worst(attempt: Attempt) -> Html:
     groups = worst(attempt)
-    rows = [[name(group[0].gate.output), join([*map(_figure, group), _place(group[0])])] for group in groups[:_WORST]]
+    rows = [[name(group[0].gate.output), _gates(group)] for group in groups[:_WORST]]
     more = f": {_WORST} of {len(groups)}" if len(groups) > _WORST else ""
     return join([table(f"Outputs, worst first{more}", ("output", "figures"), rows), _meanings(groups)])
 
@@ -80,41 +80,40 @@ def _meanings(groups: Sequence[Sequence[Worst]]) -> Html:
     return fold("What the figures mean", lines(told))
 
 
-def _place(item: Worst) -> Html:
-    return el("div", f"worst on {item.place}", class_="note")
+def _gates(group: Sequence[Worst]) -> Html:
+    """Return an output's gates, a line each, and where they are worst: once where that is one place."""
+    if len({item.place for item in group}) == 1:
+        return join([*(_figure(item) for item in group), el("div", f"worst on {group[0].place}", class_="note")])
+    return join(_figure(item, f", worst on {item.place}") for item in group)
 
 
-def _figure(item: Worst) -> Html:
+def _figure(item: Worst, place: str = "") -> Html:
     """Return one gate as a line: what it is, its bound, and the SavedModel's own figure where there is one."""
-    own = item.parity.figures.get(f"{item.gate.metric}_float")
+    own = item.parity.figures.get(figures.own(item.gate.metric))
     beside = "" if own is None else f" (SavedModel {number(own)})"
     sign, tone = ("✓", "good") if item.gate.passed else ("✗ fails:", "bad")
-    return el("div", el("span", sign, class_=tone), f" {bound(item.gate)}{beside}")
+    where = el("span", place, class_="note") if place else ""
+    return el("div", el("span", sign, class_=tone), f" {judged(item.gate)}{beside}", where)
 
 
 def attempts(report: Report, *, timings: bool) -> Html:
     """Return the table of every mode that was tried; the chosen one is marked."""
     largest = max((a.model_bytes for a in report.attempts), default=0)
     timed = [run.runtime for a in report.attempts for run in a.targets if run.p50_us] if timings else []
-    runtimes = list(dict.fromkeys(timed))
-    head = [
-        "mode",
-        "verdict",
-        "size",
-        *(f"median time, {runtime}" for runtime in runtimes),
-        "worst figure",
-        "what is known",
-    ]
-    rows = [_row(report, attempt, largest, runtimes) for attempt in report.attempts]
+    runtimes, key = list(dict.fromkeys(timed)), compared.deciding(report.attempts)
+    times = [f"median time, {runtime}" for runtime in runtimes]
+    head = ["mode", "verdict", "size", *times, *([f"worst {metric(key)}"] if key else []), "what is known"]
+    rows = [_row(report, attempt, largest, runtimes, key) for attempt in report.attempts]
     return table("In the order they were tried", head, rows, numbers=range(3, 3 + len(runtimes)), stacked=True)
 
 
-def _row(report: Report, attempt: Attempt, largest: int, runtimes: Sequence[str]) -> list[str]:
+def _row(report: Report, attempt: Attempt, largest: int, runtimes: Sequence[str], key: str) -> list[str]:
     times = {run.runtime: time(run.p50_us) for run in attempt.targets if run.p50_us}
     chosen = el("span", " ◆ chosen", class_="chosen") if attempt.quantize == report.chosen else ""
     cells = [join([attempt.quantize, chosen]), _state(attempt), _bar(attempt.model_bytes, largest)]
     known = reportpage_reasons.told(attempt, _REASONS, attempt.notes) or NONE
-    return [*cells, *(times.get(runtime, NONE) for runtime in runtimes), _headline(worst(attempt)), known]
+    figure = [_worst_of(attempt, key)] if key else []
+    return [*cells, *(times.get(runtime, NONE) for runtime in runtimes), *figure, known]
 
 
 def _bar(amount: int, largest: int) -> Html:
@@ -124,11 +123,9 @@ def _bar(amount: int, largest: int) -> Html:
     return join([el("span", size(amount), class_="size"), el("span", class_="bar", style=f"width:{width}px")])
 
 
-def _headline(groups: Sequence[Sequence[Worst]]) -> str:
-    if not groups:
-        return NONE
-    gate = groups[0][0].gate
-    return join([f"{metric(gate.metric)} {number(gate.value)}, ", name(gate.output)])
+def _worst_of(attempt: Attempt, key: str) -> str:
+    found = compared.worst(attempt, key)
+    return NONE if found is None else join([f"{number(found[0])}, ", name(found[1])])
 
 
 def _state(attempt: Attempt) -> Html:

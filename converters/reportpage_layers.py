@@ -4,28 +4,46 @@ from __future__ import annotations
 
 import math
 
-from converters.report import NOT_RUN, Attempt, LayerCost, LayerError, MixedSearch
+from converters.layers import SAMPLES
+from converters.report import NOT_RUN, Attempt, LayerCost, LayerError, MixedSearch, Report
 from converters.reportpage_html import Html, el, folded, join, name, section
 from converters.reportpage_words import count, metric, number
 
 _TO = " … "
 
 
-def layers(attempt: Attempt) -> Html:
+def layers(report: Report) -> Html:
     """Return how far every op's output is from the float model's, worst first, with a bar for its signal to noise."""
-    ordered = sorted(attempt.layers, key=lambda layer: (layer.snr_db, layer.index))
+    ordered = sorted(report.shown.layers, key=lambda layer: (layer.snr_db, layer.index))
     top = max((layer.snr_db for layer in ordered if math.isfinite(layer.snr_db)), default=0.0)
     rows = [_layer(layer, top) for layer in ordered]
     head = ("op", metric("snr_db"), metric("relative"), "output")
-    told = "All errors of the ops before it are in an op's figure. The first op that is bad is where to look."
+    told = f"{_measured(report.samples)} All errors of the ops before it are in an op's figure. The first op that is "
+    told += "bad is where to look."
     listed = folded("Ops, worst first", head, rows, numbers=(2,))
     return section("Error, layer by layer", el("p", told), listed) if rows else Html()
+
+
+def _measured(samples: int) -> str:
+    """Say on what: the same tensor has other figures where an output's are told, which are of all samples."""
+    if samples <= SAMPLES:
+        return "Measured with the first runtime's own kernels."
+    return (
+        f"Measured on the first {SAMPLES} of {count(samples, 'sample')}, with the first runtime's own kernels: an "
+        f"output's figures are a little different where all {samples:,} are counted."
+    )
 
 
 def _layer(layer: LayerError, top: float) -> list[str]:
     width = round(60 * max(0.0, layer.snr_db) / top) if top > 0 and math.isfinite(layer.snr_db) else 0
     bar = join([f"{layer.snr_db:.1f}", el("span", class_="bar", style=f"width:{width}px")])
-    return [f"{layer.index} {layer.op}", bar, number(layer.relative), name(layer.tensor)]
+    return [f"{layer.index} {layer.op}", bar, number(layer.relative), _tensor(layer)]
+
+
+def _tensor(layer: LayerError) -> Html:
+    """Return the tensor's name, and where it is an output of the model, that one's, as the other tables call it."""
+    of_model = [" = output ", name(layer.output)] if layer.output else []
+    return join([name(layer.tensor), *of_model])
 
 
 def mixed(attempt: Attempt) -> Html:

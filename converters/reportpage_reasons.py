@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from converters.report import Attempt
 from converters.reportpage_html import Html, el, fold, join, lines, name
-from converters.reportpage_words import bound, count
+from converters.reportpage_words import count, judged
 from converters.reportpage_worst import Worst, missed, others, parts, worst
 
 # What fits the first screen of a phone; the rest is one touch away.
@@ -29,7 +29,7 @@ def told(attempt: Attempt, most: int, notes: Sequence[str] = ()) -> Html:
 
 
 def _limit(item: Worst) -> Html:
-    return join([name(item.gate.output), f": {bound(item.gate)}"])
+    return join([name(item.gate.output), f": {judged(item.gate)}"])
 
 
 def short(reason: str) -> str:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from converters import figures
+from converters.gates import OutputParity
 from converters.report import Attempt, Coverage, Report, Source, TargetRun
 from converters.reportpage_html import Html, el, fold, folded, join, lines, name, passed, section, table
-from converters.reportpage_words import NONE, TIMES, count, metric, number, percent, time, where
-from converters.reportpage_worst import parts, proofs
+from converters.reportpage_words import NONE, TIMES, count, metric, number, percent, takes, time, where
+from converters.reportpage_worst import parts
 from edged.bundle import TensorSpec
 from edged.shown import size
 
 
-def parity(attempt: Attempt, *, timings: bool) -> Html:
+def parity(report: Report, *, timings: bool) -> Html:
     """Return every output on every target, and every target's state."""
+    attempt = report.shown
     states = _states(attempt, timings=timings)
     told = "default: as a device runs it, XNNPACK where it takes the ops; reference: the runtime's own kernels alone."
-    return section("Proof, target by target", el("p", told) if states else "", states, _figures(attempt))
+    measured = f" Every figure is of all {count(report.samples, 'sample')}." if report.samples else ""
+    return section("Proof, target by target", el("p", told + measured) if states else "", states, _figures(attempt))
 
 
 def _states(attempt: Attempt, *, timings: bool) -> Html:
@@ -42,23 +45,38 @@ def _known(run: TargetRun) -> str:
 
 
 def _figures(attempt: Attempt) -> Html:
-    found = list(proofs(attempt))
-    order = figures.ordered(key for _, item in found for key in item.figures)
-    rows = [
-        [where(run), name(item.output), passed(all(gate.passed for gate in item.gates)),
-         *(number(item.figures[key]) if key in item.figures else NONE for key in order)]
-        for run, item in found
-    ]  # fmt: skip
-    head = ("target", "output", "verdict", *map(metric, order))
-    return folded("Outputs on each target", head, rows, numbers=range(3, 3 + len(order)))
+    """Return a table for each target, all with the same columns."""
+    shown = figures.columns(key for run in attempt.targets for item in run.outputs for key in item.figures)
+    head = ("output", "verdict", *(f"{metric(key)} (SavedModel)" if own else metric(key) for key, own in shown))
+    keys = [key for key, _ in shown]
+    return join(
+        folded(
+            f"Outputs on {where(run)}",
+            head,
+            [_output(item, keys) for item in run.outputs],
+            numbers=range(2, 2 + len(keys)),
+        )
+        for run in attempt.targets
+    )
+
+
+def _output(item: OutputParity, keys: Sequence[str]) -> list[str]:
+    return [name(item.output), passed(all(gate.passed for gate in item.gates)), *(_cell(item, key) for key in keys)]
+
+
+def _cell(item: OutputParity, key: str) -> str:
+    if key not in item.figures:
+        return NONE
+    own = item.figures.get(figures.own(key))
+    return number(item.figures[key]) + ("" if own is None else f" ({number(own)})")
 
 
 def coverage(attempt: Attempt) -> Html:
     """Return how much of the graph each delegate takes, and what it leaves."""
     head = ("delegate", "takes", "partitions", "known by", "leaves to the CPU")
     told = (
-        "Measured: the model was loaded here with the delegate. Documented: its table of ops was looked at; that is "
-        "an upper bound, the delegate itself may take less."
+        "Measured: the model was loaded here with the delegate. Documented: its table of ops was looked at; that "
+        "tells how many it takes at most, the delegate itself may take less."
     )
     rows = [_covered(item) for item in attempt.coverage]
     listed = folded("Coverage", head, rows, numbers=(2,), stacked=True)
@@ -66,8 +84,8 @@ def coverage(attempt: Attempt) -> Html:
 
 
 def _covered(item: Coverage) -> list[str]:
-    upper = "up to " if item.how == "documented" else ""
-    share = f"{upper}{item.taken} of {item.total} ops ({percent(item.taken / item.total)})" if item.total else NONE
+    amount = takes(item)
+    share = f"{amount} ({percent(item.taken / item.total)})" if amount else NONE
     known = join([el("strong", item.how), f": {item.source}"])
     left = [*([item.reason] if item.reason else []), *_left(item)]
     return [item.name, share, str(item.partitions), known, lines(left) if len(left) > 1 else "".join(left) or NONE]
@@ -104,7 +122,8 @@ def _truths(attempt: Attempt) -> Iterator[str]:
     facts = attempt.facts
     if facts is None:
         return
-    yield f"{percent(facts.integer_share)} of the ops work on whole numbers only."
+    if facts.computes:
+        yield f"{percent(facts.integer_share)} of the ops work on whole numbers only."
     yield f"{percent(facts.int8_bytes_share)} of the bytes of constants have 8 bits or less a value."
     if not facts.effect:
         yield f"No effect: the file holds nothing of the kind that {attempt.quantize} makes."

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 from converters import reportpage_reasons
 from converters.calibrate import RANDOM
+from converters.options import MODES
 from converters.report import Report
 from converters.reportpage_html import Html, el, lines, name
 from converters.reportpage_reasons import short
-from converters.reportpage_words import bound, count, listed
+from converters.reportpage_words import bound, count, listed, percent, unproven
 from converters.reportpage_worst import missed, proofs, worst
 
 _REASONS = 4
+# From here on nearly all of the room to a limit is left.
+_ALL = 0.995
 _GATE = "A gate is a limit: how near an output must stay to the SavedModel's."
 
 
@@ -22,7 +25,11 @@ def title(report: Report) -> str:
 
 
 def _verdict(report: Report) -> str:
-    return f"May ship as {_mode(report.chosen)}" if report.ships else "May not ship"
+    if not report.ships:
+        return "May not ship"
+    absent = unproven(report.shown.targets)
+    missing = f" ({count(len(absent), 'target')} not run)" if absent else ""
+    return f"May ship as {_mode(report.chosen)}{missing}"
 
 
 def _mode(quantize: str) -> str:
@@ -44,6 +51,11 @@ def banner(report: Report) -> Html:
 
 
 def _good(report: Report) -> Iterator[Html]:
+    yield from _kept(report)
+    yield from _limited(report)
+
+
+def _kept(report: Report) -> Iterator[Html]:
     groups = worst(report.shown)
     outputs = len({parity.output for _, parity in proofs(report.shown)})
     if not groups:
@@ -54,10 +66,21 @@ def _good(report: Report) -> Iterator[Html]:
     near = "Its output stays" if outputs == 1 else f"Its {outputs} outputs stay"
     yield el("p", f"{near} as near to the SavedModel's as asked for: {kept}{_measured(report)}.", class_="why")
     closest = groups[0][0]
-    yield el("p", "Closest to its limit: ", name(closest.gate.output), f", {bound(closest.gate)}.")
-    for run in report.shown.targets:
+    room = f": {percent(closest.gate.margin)} of the room is left" if closest.gate.margin < _ALL else ""
+    yield el("p", "Closest to its limit: ", name(closest.gate.output), f", {bound(closest.gate)}{room}.")
+
+
+def _limited(report: Report) -> Iterator[Html]:
+    """Say what may be thought of the verdict and is not so: a mode without effect, a runtime that was not asked."""
+    shown = report.shown
+    if shown.facts is not None and not shown.facts.effect:
+        why = MODES[shown.quantize].no_effect
+        yield el("p", el("strong", f"{shown.quantize} had no effect: "), f"{why}.")
+    for run in shown.targets:
         if run.state == "refused" and run.delegate != "reference":
             yield el("p", el("strong", f"Not for {run.runtime}: "), short(run.reason))
+        if run.state == "not run":
+            yield el("p", el("strong", f"Not run on {run.runtime}: "), short(run.reason))
 
 
 def _measured(report: Report) -> str:

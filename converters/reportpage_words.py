@@ -1,4 +1,4 @@
-"""Figures and sizes as the report page writes them."""
+"""Figures and sizes as the report page writes them; the terminal takes the words that are the same there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from converters import figures
 from converters.gates import Gate
-from converters.report import TargetRun
+from converters.report import Coverage, TargetRun
+from edged.engines.tflite_coverage import NOT_TOLD
 
 # The typographer's signs, by number: they look like others.
 NONE, TIMES = "\u2013", "\u00d7"
@@ -58,6 +59,26 @@ def bound(gate: Gate) -> str:
     """Return a gate in words: `cosine similarity 0.59, must be ≥ 0.95`."""
     value, threshold = apart(gate)
     return f"{metric(gate.metric)} {value}, must be {'≥' if gate.at_least else '≤'} {threshold}"
+
+
+def judged(gate: Gate) -> str:
+    """Return `bound`, and where it is missed what the gate has to say of that."""
+    return bound(gate) if gate.passed or not gate.note else f"{bound(gate)} ({gate.note})"
+
+
+def takes(row: Coverage) -> str:
+    """Return what a delegate takes: `12 of 15 ops`, `at most 12 of 15 ops` where no more is known than a bound.
+
+    "" where nothing is known: the row's reason says why.
+    """
+    if not row.total or row.reason.startswith(NOT_TOLD):
+        return ""
+    return f"{row.bound} {row.taken:,} of {count(row.total, 'op')}".lstrip()
+
+
+def unproven(targets: Sequence[TargetRun]) -> list[str]:
+    """Return the runtimes that the model never ran on: what is said of them is what a table says."""
+    return sorted({run.runtime for run in targets if run.state == "not run"})
 
 
 def where(run: TargetRun) -> str:

@@ -8,6 +8,7 @@ pinned shapes, for the converter: that finds every variable of what was *loaded*
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from edged.errors import BadDataError, UsageError
 
 DEFAULT_SIGNATURE = "serving_default"
 DEFAULT_TAGS = frozenset({"serve"})
+# What TensorFlow takes as the name of an op; the converter loses an input of any other name.
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*", re.ASCII)
 _OPEN = "the batch stays open: a delegate that wants fixed sizes may leave more of the model to the CPU"
 
 
@@ -35,7 +38,8 @@ class Loaded:
     """A signature with pinned shapes. It is called with arrays by input name; `concrete` is its traced form.
 
     root: the object that holds the variables. inputs: with the shape of one sample, batch included, also where the
-    traced batch is open. outputs: name → numpy dtype. batch_of_one: whether every open batch is now 1.
+    traced batch is open. outputs: name → numpy dtype. open_outputs: those with a dimension that TensorFlow cannot tell
+    before it runs. batch_of_one: whether every open batch is now 1.
     pinned: the directory of the SavedModel saved again, None where that cannot be. notes: for a person.
     """
 
@@ -45,6 +49,7 @@ class Loaded:
     concrete: Any
     inputs: tuple[InputInfo, ...]
     outputs: Mapping[str, str]
+    open_outputs: tuple[str, ...]
     batch_of_one: bool
     pinned: Path | None
     source: Source
@@ -73,9 +78,12 @@ def load(options: Options, folder: Path) -> Loaded:
     root, call = loader.function(path, graph, key, where)
     finite.check_weights(getattr(call, "variables", ()), where)
     specs = _specs(graph.signatures[key].inputs)
+    _check_input_names(specs, f"{where}, signature {key!r}")
     asked = Asked(options.batch, options.shapes, options.dynamic_batch)
     fixed = shapes.pin({name: _dims(spec.shape) for name, spec in specs.items()}, asked, f"{where}, signature {key!r}")
     concrete = _trace(call, specs, fixed)
+    made = {name: _dims(spec.shape) for name, spec in sorted(concrete.structured_outputs.items())}
+    _check_outputs(made, f"{where}, signature {key!r}")
     return Loaded(
         key=key,
         tags=tuple(sorted(graph.tags)),
@@ -83,6 +91,7 @@ def load(options: Options, folder: Path) -> Loaded:
         concrete=concrete,
         inputs=tuple(InputInfo(name, _dtype(spec), fixed.fed[name]) for name, spec in specs.items()),
         outputs={name: _dtype(spec) for name, spec in sorted(concrete.structured_outputs.items())},
+        open_outputs=tuple(name for name, dims in made.items() if dims is None or None in dims),
         batch_of_one=fixed.batch_of_one,
         # Before anything runs: a model with state is converted with the state it was saved with.
         pinned=_save(root, key, concrete, folder / "pinned"),
@@ -168,6 +177,21 @@ def _unusable(signature: Any) -> str:
                 told = "only a server with TensorFlow can serve it"
                 return f"{side} {name!r} is of dtype {dtype.name}, no numbers: {told}"
     return ""
+
+
+def _check_input_names(names: Iterable[str], where: str) -> None:
+    for name in names:
+        if name == "self" or not _NAME.fullmatch(name):
+            what = f"TensorFlow cannot convert an input named {name!r}"
+            raise BadDataError(where, what, "rename it in the signature: letters, digits, _ and -, and not `self`")
+
+
+def _check_outputs(outputs: Mapping[str, shapes.Dims | None], where: str) -> None:
+    for name, dims in outputs.items():
+        if dims is not None and 0 in dims:
+            shown = ", ".join("?" if size is None else str(size) for size in dims)
+            what = f"output {name!r} of shape [{shown}] holds no value"
+            raise BadDataError(where, what, "leave it out of the signature")
 
 
 def _specs(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from converters.report import Pinned
 from edged.checks import hint
-from edged.errors import UsageError
+from edged.errors import BadDataError, UsageError
+from edged.manifest import MAX_ELEMENTS
 
 # None: a dimension of any size, or, for a whole shape, any number of dimensions.
 Dims = tuple["int | None", ...]
@@ -43,12 +45,14 @@ class Shapes:
 def pin(dims: Mapping[str, Dims | None], asked: Asked, where: str) -> Shapes:
     """Return a full shape for every input: the given ones, else with the first open dimension as the batch.
 
-    Raises UsageError for a shape that contradicts the model, names no input, or is missing, and for a flag that
-    changes nothing.
+    Raises UsageError for a shape that contradicts the model, names no input, is missing or is larger than a bundle can
+    carry, and for a flag that changes nothing; BadDataError for an input that holds no value.
     """
     _check(dims, asked)
     batched = [name for name, known in dims.items() if _has_batch(known)]
     fed = {name: _full(name, known, asked, where) for name, known in dims.items()}
+    for name, shape in fed.items():
+        _check_size(name, shape, asked, where)
     open_ = frozenset(batched) if asked.dynamic else frozenset()
     traced: dict[str, Dims] = {name: (None, *shape[1:]) if name in open_ else shape for name, shape in fed.items()}
     pinned = [found for name, known in dims.items() for found in _pinned(name, known, traced[name], asked)]
@@ -92,6 +96,18 @@ def _full(name: str, known: Dims | None, asked: Asked, where: str) -> tuple[int,
             return tuple(int(size) for size in full if size is not None)
     example = "1,…" if known is None else _comma([s or (_EXAMPLE if i else asked.batch) for i, s in enumerate(known)])
     raise UsageError(where, f"input {name!r} has the open shape {_text(known)}", f"--shape {name}={example}")
+
+
+def _check_size(name: str, shape: tuple[int, ...], asked: Asked, where: str) -> None:
+    elements = math.prod(shape)
+    if elements == 0:
+        raise BadDataError(where, f"input {name!r} of shape {list(shape)} holds no value", "leave it out of the model")
+    if elements > MAX_ELEMENTS:
+        flag = "--shape" if name in asked.given else "--batch" if asked.batch != 1 else where
+        what = (
+            f"input {name!r} would have {elements:,} values ({_comma(shape)}), at most {MAX_ELEMENTS:,} can be carried"
+        )
+        raise UsageError(flag, what)
 
 
 def _fits(known: Dims, given: tuple[int, ...]) -> bool:

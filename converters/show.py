@@ -6,14 +6,15 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from converters import figures, reportjson
+from converters import compared, figures, reportjson
 from converters.gates import OutputParity
+from converters.layers import SAMPLES
 from converters.pipeline import Result
 from converters.report import NOT_RUN, Attempt, Coverage, MixedSearch, Report, TargetRun
+from converters.reportpage_words import takes, unproven
 from edged.bundle import TensorSpec
 from edged.shown import shape, table
 
-_OF_SAVEDMODEL = "_float"
 _LAYERS = 8
 _COSTS = 20
 _NAMES = 6
@@ -57,11 +58,12 @@ def attempts(report: Report) -> str:
     """Return the table of the modes that were tried."""
     timed = [_timed(attempt) for attempt in report.attempts]
     names = max(timed, key=len, default={})
-    rows = [("mode", "bytes", *(f"P50 µs, {name}" for name in names), "worst figure", "verdict")]
+    key = compared.deciding(report.attempts)
+    rows = [("mode", "bytes", *(f"P50 µs, {name}" for name in names), f"worst {key}".rstrip(), "verdict")]
     for attempt, times in zip(report.attempts, timed, strict=True):
         size = f"{attempt.model_bytes:,}" if attempt.model_bytes else "-"
         cells = [times.get(name, "-") for name in names]
-        rows.append((attempt.quantize, size, *cells, headline(attempt), _verdict(report, attempt)))
+        rows.append((attempt.quantize, size, *cells, _worst(attempt, key), _verdict(report, attempt)))
     return _table(rows)
 
 
@@ -73,15 +75,9 @@ def _time(run: TargetRun) -> str:
     return f"{run.p50_us:,.0f}" if run.p50_us else "-"
 
 
-def headline(attempt: Attempt) -> str:
-    """Return the worst figure of the kind that says most: `f1 0.951 (onset)`."""
-    outputs = [p for run in attempt.targets if run.delegate != "reference" for p in run.outputs]
-    for metric in figures.HEADLINES:
-        found = sorted((p.figures[metric], p.output) for p in outputs if metric in p.figures)
-        if found:
-            value, name = found[0 if figures.of(metric).higher else -1]
-            return f"{metric} {value:.4g} ({name})"
-    return "-"
+def _worst(attempt: Attempt, key: str) -> str:
+    found = compared.worst(attempt, key)
+    return "-" if found is None else f"{found[0]:.4g} ({found[1]})"
 
 
 def _verdict(report: Report, attempt: Attempt) -> str:
@@ -99,6 +95,8 @@ def _head(result: Result) -> Iterator[str]:
     m, report = result.manifest, result.report
     before, after = report.source.size, report.shown.model_bytes
     yield f"{result.path}: {m.name} version {m.version}, {m.quantize}"
+    if absent := unproven(report.shown.targets):
+        yield f"not run here, judged by table alone: {', '.join(absent)}"
     yield f"size: {report.source.kind} {before:,} bytes, model {after:,} bytes{_times(before, after)}"
     for pinned in report.source.pinned:
         yield f"pinned: {pinned.input}, dimension {pinned.dimension} to {pinned.size}: {pinned.reason}"
@@ -135,7 +133,8 @@ def _truth(attempt: Attempt) -> Iterator[str]:
     if constants:
         yield _table([("dtype", "tensors", "constant bytes"), *constants])
     left = f"; float: {', '.join(facts.float_ops)}" if facts.float_ops else ""
-    yield f"integer ops: {facts.integer_share:.0%}; int8 share of the constants: {facts.int8_bytes_share:.0%}{left}"
+    ops = f"integer ops: {facts.integer_share:.0%}; " if facts.computes else ""
+    yield f"{ops}int8 share of the constants: {facts.int8_bytes_share:.0%}{left}"
 
 
 def mixed(attempt: Attempt) -> Iterator[str]:
@@ -169,8 +168,10 @@ def layers(report: Report) -> str:
     """Return the layers that lose the accuracy, worst first; empty where they are not known."""
     rows = [("op", "number", "SNR dB", "largest error", "tensor")]
     for layer in report.shown.layers[:_LAYERS]:
-        rows.append((layer.op, str(layer.index), f"{layer.snr_db:.1f}", f"{layer.relative:.3g}", layer.tensor))  # noqa: PERF401
-    return _table(rows, "worst layers (errors of the layers before included):\n")
+        tensor = layer.tensor + (f" = output {layer.output}" if layer.output else "")
+        rows.append((layer.op, str(layer.index), f"{layer.snr_db:.1f}", f"{layer.relative:.3g}", tensor))
+    some = f"the first {SAMPLES} of " if report.samples > SAMPLES else ""
+    return _table(rows, f"worst layers (on {some}{report.samples} samples, errors of the layers before included):\n")
 
 
 def _target_rows(targets: Sequence[TargetRun]) -> Iterator[tuple[str, ...]]:
@@ -180,37 +181,33 @@ def _target_rows(targets: Sequence[TargetRun]) -> Iterator[tuple[str, ...]]:
 
 
 def _parity_rows(targets: Sequence[TargetRun]) -> Iterator[tuple[str, ...]]:
-    names = _told([p for run in targets for p in run.outputs])
-    pairs = {name for name in names if f"{name}{_OF_SAVEDMODEL}" in names}
-    names = [name for name in names if name.removesuffix(_OF_SAVEDMODEL) not in pairs - {name}]
-    yield "runtime", "delegate", "output", *(f"{name} (SavedModel)" if name in pairs else name for name in names)
+    shown = _told([p for run in targets for p in run.outputs])
+    yield "runtime", "delegate", "output", *(f"{name} (SavedModel)" if own else name for name, own in shown)
     for run in targets:
         for p in run.outputs:
-            yield run.runtime, run.delegate, p.output, *(_figure(p, name) for name in names)
+            yield run.runtime, run.delegate, p.output, *(_figure(p, name) for name, _ in shown)
 
 
-def _told(parities: Sequence[OutputParity]) -> list[str]:
+def _told(parities: Sequence[OutputParity]) -> list[tuple[str, bool]]:
     """Return the figures to show. The relative error says what SNR and largest error say, unless it is a gate."""
     gated = {gate.metric for p in parities for gate in p.gates}
     found = {name for p in parities for name in p.figures}
-    return figures.ordered(found - ({"relative"} - gated))
+    return figures.columns(found - ({"relative"} - gated))
 
 
 def _figure(p: OutputParity, name: str) -> str:
     if name not in p.figures:
         return "-"
-    before = p.figures.get(f"{name}{_OF_SAVEDMODEL}")
+    before = p.figures.get(figures.own(name))
     return f"{p.figures[name]:.5g}" + ("" if before is None else f" ({before:.5g})")
 
 
 def _coverage_rows(rows: Sequence[Coverage]) -> Iterator[tuple[str, ...]]:
     yield "delegate", "", "takes", "parts", "left to the CPU"
     for row in rows:
-        measured = row.how == "measured"
         left = _some(list(dict.fromkeys(refusal.op for refusal in row.refused)))
-        takes = "-" if row.reason else f"{'' if measured else 'at most '}{row.taken} of {row.total} ops"
-        how = f"measured, {row.source}" if measured else row.how
-        yield row.delegate, how, takes, str(row.partitions), row.reason or left
+        how = f"measured, {row.source}" if row.how == "measured" else row.how
+        yield row.delegate, how, takes(row) or "-", str(row.partitions), row.reason or left
 
 
 def _some(names: Sequence[str]) -> str:

@@ -29,8 +29,8 @@ def load(
 ) -> Samples:
     """Load and check samples from a path or `module:function`; what is suspicious of them is in their notes.
 
-    labels: keys or columns of `LABEL_KEYS` may stand beside the inputs. Raises BadDataError, UsageError, or
-    UnavailableError where a package to read images is missing.
+    labels: keys or columns of `LABEL_KEYS` beside the inputs are the labels; without, they are not used.
+    Raises BadDataError, UsageError, or UnavailableError where a package to read images is missing.
     """
     samples = _read_source(source, inputs, cwd, image, labels=labels)
     return replace(samples, notes=(*samples.notes, *variation.notes(samples)))
@@ -45,7 +45,7 @@ def _read_source(
     if path.is_file():
         return _from_file(path, inputs, labels=labels)
     if ":" in source and not path.exists():
-        return _from_function(source, inputs, cwd)
+        return _from_function(source, inputs, cwd, labels=labels)
     if not path.exists():
         raise BadDataError(source, "no such file or directory")
     raise UsageError(source, "cannot be read as samples", _KINDS)
@@ -101,16 +101,19 @@ def _for_one_input(arrays: dict[str, Array], name: str, source: str, notes: list
     return {name: arrays[key]}
 
 
-def _from_function(source: str, inputs: tuple[InputInfo, ...], cwd: Path) -> Samples:
+def _from_function(source: str, inputs: tuple[InputInfo, ...], cwd: Path, *, labels: bool) -> Samples:
     with userfunction.blamed(source, cwd):
         yielded = itertools.islice(userfunction.samples(source, cwd), MOST + 1)
         rows = [_row(i, value, inputs, source) for i, value in enumerate(yielded)]
     if not rows:
         raise BadDataError(source, "yields no sample")
-    samples = bind(_stacked(rows[:MOST], inputs, source), inputs, source)
-    if len(rows) <= MOST:
-        return samples
-    return replace(samples, notes=(*samples.notes, f"{source}: only the first {MOST} samples are used"))
+    arrays, names = _stacked(rows[:MOST], inputs, source), {info.name for info in inputs}
+    beside = {key: arrays.pop(key) for key in LABEL_KEYS if key in arrays and key not in names}
+    notes = [f"{source}: {key!r} is not used" for key in list(beside)[labels:]]
+    samples = bind(arrays, inputs, source, next(iter(beside.values()), None) if labels else None)
+    if len(rows) > MOST:
+        notes.append(f"{source}: only the first {MOST} samples are used")
+    return replace(samples, notes=(*samples.notes, *notes))
 
 
 def _row(number: int, value: object, inputs: tuple[InputInfo, ...], source: str) -> Mapping[str, Array]:

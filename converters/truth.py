@@ -32,6 +32,8 @@ NO_FLEX = (
 )
 _LEFT_FLOAT = "the converter left it so; --quantize mixed has float inputs and outputs, and integers between"
 _CARRIED = get_args(get_type_hints(TensorSpec)["dtype"])
+# Kinds of nodes that a quantizer could change.
+_COMPUTING = ("int8", "int16", "float", "hybrid")
 # Of an int8 model, the least share of computing ops that must work on integers only.
 _INTEGER_SHARE = 0.5
 # Of the constants' bytes, the share that may stay float32 without a word.
@@ -72,6 +74,11 @@ class Facts:
     open_shapes: tuple[str, ...] = ()
     min_runtime_version: str = ""
     effect: bool = True
+
+    @property
+    def computes(self) -> bool:
+        """Whether any op works on quantized or real numbers: without one, `integer_share` says nothing."""
+        return any(self.kinds.get(kind, 0) for kind in _COMPUTING)
 
     @property
     def random_ops(self) -> tuple[str, ...]:
@@ -171,6 +178,9 @@ def check(
     allow_flex, allow_custom: ops that may be there although no runtime brings them along.
     """
     mode = MODES[quantize]
+    if mode.integer and not facts.computes:
+        what = "there is nothing to quantize: no op of the model computes with real numbers"
+        raise BadDataError("converted model", what, "--quantize none")
     if facts.weightless:
         raise BadDataError("converted model", "holds no weights", "save the model with `model.export(DIRECTORY)`")
     _check_foreign(facts, allow_flex, allow_custom)

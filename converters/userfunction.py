@@ -53,6 +53,10 @@ def samples(source: str, cwd: Path) -> Iterator[Any]:
 
 def _function(source: str, cwd: Path) -> Callable[[], object]:
     module, _, name = source.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), name)):
+        stem = Path(module).name.strip(".").removesuffix(".py")
+        advice = f"{stem}:{name}" if stem.isidentifier() and name.isidentifier() else "module:function"
+        raise BadDataError(source, "names no function of a module", f"like {advice}, with the module's file in {cwd}")
     os.chdir(cwd)
     sys.path.insert(0, str(cwd))
     try:

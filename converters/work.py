@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from converters import (
+    answers,
     calibrate,
     child,
     compat,
     conversions,
     imagesource,
+    labels,
     mixed,
     plain,
     quantize,
@@ -36,10 +38,15 @@ from converters.judge import Evaluation, Judge
 from converters.loadtest import save
 from converters.options import MODES, Options
 from converters.report import MixedSearch
-from converters.samples import Array, InputInfo, Samples
+from converters.samples import InputInfo, Samples
 from edged.bundle import Calibration, ImagePreprocess, Postprocess
 from edged.engines import tflite_runtime
 from edged.errors import BadDataError, EdgedError
+
+_KIND = (
+    "the layers that stay float were chosen on the samples that are compared: the figures are a little too kind; "
+    "measure the bundle on fresh data"
+)
 
 
 def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
@@ -50,7 +57,8 @@ def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
     on_stage("loading the SavedModel")
     loaded = savedmodel.load(options, folder)
     image = imagesource.complete_image(job["image"], loaded.inputs, options.preprocess) if job["image"] else None
-    on_stage("reading samples")
+    # Named here: a function of the user's may end the process without a word.
+    on_stage(" from ".join(filter(None, ("reading samples", _sources(options)))))
     data = _Data.gather(options, loaded.inputs, image, cwd)
     task = _Task(job, options, loaded, data, folder, on_stage)
     # A model with state must be converted with the state it was saved with: it runs after, a search needs its answers.
@@ -59,6 +67,7 @@ def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
         if mode not in searched:
             task.convert(mode)
     task.run_savedmodel()
+    evaluation = task.evaluation()
     for mode in searched:
         task.convert(mode)
     calibration = _described(data.calibration)
@@ -70,9 +79,13 @@ def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
         evaluation=data.evaluation.source,
         real_data=not data.evaluation.random,
         outside={o.input: o.samples for o in ranges.outside(calibration.ranges, data.evaluation)},
-        notes=(*loaded.notes, *data.notes),
+        notes=(*loaded.notes, *data.notes, *labels.doubts(evaluation.labels, evaluation.floats, options.evaluation)),
     )
     return dataclasses.asdict(found)
+
+
+def _sources(options: Options) -> str:
+    return " and ".join(dict.fromkeys(filter(None, (options.calibration, options.evaluation))))
 
 
 def _start_tensorflow() -> dict[str, str]:
@@ -130,7 +143,8 @@ class _Task:
         inputs, outputs, flex, custom = loaded.inputs, loaded.outputs, options.allow_flex, options.allow_custom
         notes = truth.check(facts, inputs, outputs, options.quantize, allow_flex=flex, allow_custom=custom)
         (folder / conversions.MODEL).write_bytes(model)
-        return Converted(options.quantize, facts, flags.words(), found, (*flags.words(), *notes))
+        chosen = (_KIND,) if found is not None and found.tried > 1 else ()
+        return Converted(options.quantize, facts, flags.words(), found, (*flags.words(), *chosen, *notes))
 
     def _once(self, options: Options, folder: Path, flags: compat.CompatFlags) -> tuple[bytes, MixedSearch | None]:
         if not options.mode.searched:
@@ -141,7 +155,7 @@ class _Task:
             self.loaded,
             options,
             samples=self.data.calibration,
-            judge=self._judge(options),
+            judge=Judge(self.evaluation(), options),
             inputs=self.folder / "inputs.npz",
             folder=folder,
             on_stage=self.on_stage,
@@ -149,19 +163,18 @@ class _Task:
             runtimes=sorted(here & asked),
         )
 
-    def _judge(self, options: Options) -> Judge:
+    def evaluation(self) -> Evaluation:
+        """Return what `run_savedmodel` left; raises BadDataError for labels that fit no output."""
         job, real = self.job, not self.data.evaluation.random
-        post = plain.build(Postprocess, job["postprocess"], options.postprocess)
-        return Judge(
-            Evaluation.read(self.folder, job["labels"], post.output, options.evaluation, real_data=real), options
-        )
+        post = plain.build(Postprocess, job["postprocess"], self.options.postprocess)
+        return Evaluation.read(self.folder, job["labels"], post.output, self.options.evaluation, real_data=real)
 
     def run_savedmodel(self) -> None:
         """Run the SavedModel on the evaluation samples, once for all modes."""
         if (self.folder / "floats.npz").exists():
             return
         self.on_stage("running the SavedModel")
-        floats = _answers(self.loaded, self.data.evaluation)
+        floats = answers.of(self.loaded, self.data.evaluation)
         save(self.folder / "inputs.npz", self.data.evaluation.arrays)
         if self.data.evaluation.labels is not None:
             save(self.folder / "labels.npz", {"labels": self.data.evaluation.labels})
@@ -185,6 +198,7 @@ class _Data:
         calibration = load(options.calibration) if options.calibration else None
         notes = [*(calibration.notes if calibration else ()), *(given.notes if given else ())]
         used, evaluation = _shared_out(options, calibration, given)
+        calibrate.check(used, calibrated=options.calibrated)
         if evaluation is None:
             notes.append("no --eval and no --calibration: the quality is measured on random inputs")
             evaluation = calibrate.random_samples(inputs)
@@ -198,22 +212,6 @@ def _shared_out(
     if given is not None or calibration is None:
         return calibration, given
     return calibrate.hold_out(calibration) if options.calibrated else (None, calibration)
-
-
-def _answers(loaded: savedmodel.Loaded, samples: Samples) -> dict[str, Array]:
-    """Return the SavedModel's outputs on every sample, name → [count, *shape]; raises BadDataError for NaN."""
-    answers = [loaded({name: a[i] for name, a in samples.arrays.items()}) for i in range(samples.count)]
-    for i, answer in enumerate(answers):
-        for name, value in answer.items():
-            if value.dtype.kind == "f" and np.isnan(value).any():
-                raise BadDataError(
-                    samples.source,
-                    f"the SavedModel itself answers NaN in output {name!r} for sample {i}",
-                    "give samples it can answer: --eval",
-                )
-            if value.shape != answers[0][name].shape:
-                raise BadDataError("SavedModel", f"output {name!r} has a shape that depends on the data")
-    return {name: np.stack([answer[name] for answer in answers]) for name in sorted(answers[0])}
 
 
 def _described(samples: Samples | None) -> Calibration:

@@ -11,14 +11,16 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import itertools
 import shutil
 import struct
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import IO, Protocol
 
+from edged import magics
 from edged.errors import BadDataError
 from edged.golden import Golden
 from edged.manifest import (
@@ -76,15 +78,18 @@ __all__ = [
 MAX_MANIFEST = 1 << 20
 # What a damaged or hostile file can make the standard library raise (tarfile raises more than TarError).
 _UNREADABLE = (OSError, ValueError, OverflowError, MemoryError, IndexError, tarfile.TarError, struct.error)
+# Of a .tar: a header with a long name, and members, of which a bundle has a dozen.
+_MAX_HEADER, _MAX_MEMBERS = 1 << 20, 1000
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A verified bundle, its files in memory."""
+    """A verified bundle, its files in memory. unlisted: names beside them of which `bundle.json` knows nothing."""
 
     path: Path
     manifest: Manifest
     files: Mapping[str, bytes]
+    unlisted: tuple[str, ...] = ()
 
     @property
     def model(self) -> bytes:
@@ -182,10 +187,15 @@ def read(path: Path) -> Bundle:
     try:
         with contextlib.ExitStack() as stack:
             if path.is_file():
-                return _read(path, _Tar(stack.enter_context(tarfile.open(path, mode="r:"))))
+                headers = _Headers(stack.enter_context(path.open("rb")))
+                # Its type wants all that an io object can do; tarfile itself wants no more than `_Headers` has.
+                tar = stack.enter_context(tarfile.open(fileobj=headers, mode="r:"))  # type: ignore[call-overload]
+                return _read(path, _Tar(tar, headers))
             return _read(path, _Directory(path))
     except BadDataError:
         raise
+    except RecursionError as exc:
+        raise BadDataError(str(path), "cannot be read: its headers lead from one to the next without end") from exc
     except _UNREADABLE as exc:
         raise BadDataError(str(path), f"cannot be read: {str(exc) or type(exc).__name__}") from exc
 
@@ -193,47 +203,81 @@ def read(path: Path) -> Bundle:
 def _read(path: Path, source: _Source) -> Bundle:
     size = source.size(MANIFEST)
     if size is None:
-        raise BadDataError(str(path), f"no {MANIFEST}", "is this a bundle made by `edged convert`?")
+        what = source.special(MANIFEST)
+        told = f"{MANIFEST} {what}" if what else f"no {MANIFEST}"
+        raise BadDataError(str(path), told, "is this a bundle made by `edged convert`?")
     if size > MAX_MANIFEST:
         raise BadDataError(f"{path}/{MANIFEST}", f"{size} bytes are no {MANIFEST}")
     manifest = parse(source.read(MANIFEST), f"{path}/{MANIFEST}")
     files = {name: _verified(path, name, entry, source) for name, entry in manifest.files.items()}
     if MODEL not in files:
         raise BadDataError(str(path), f"{MANIFEST} lists no {MODEL}")
-    return Bundle(path, manifest, files)
+    return Bundle(path, manifest, files, tuple(sorted(source.names() - set(files) - {MANIFEST})))
 
 
 class _Source(Protocol):
     """Where a bundle's files come from; sizes are told before anything is read."""
 
     def size(self, name: str) -> int | None: ...
+    def special(self, name: str) -> str: ...
     def read(self, name: str) -> bytes: ...
+    def names(self) -> set[str]: ...
 
 
 class _Directory:
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
-            raise BadDataError(str(path), "no such bundle", "a directory or .tar made by `edged convert`")
+            what = magics.special(path) or "no such bundle"
+            raise BadDataError(str(path), what, "a bundle is a directory or .tar made by `edged convert`")
         self._path = path
 
     def size(self, name: str) -> int | None:
         file = self._path / name
         return file.stat().st_size if file.is_file() else None
 
+    def special(self, name: str) -> str:
+        return "is a directory" if (self._path / name).is_dir() else magics.special(self._path / name)
+
     def read(self, name: str) -> bytes:
         return (self._path / name).read_bytes()
+
+    def names(self) -> set[str]:
+        return {entry.name for entry in self._path.iterdir()}
+
+
+class _Headers:
+    """The file under a .tar: while its headers are read, none of them makes us read, and hold, what it likes."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.seek, self.tell = file, file.seek, file.tell
+        self.open = True
+
+    def read(self, size: int) -> bytes:
+        if self.open and size > _MAX_HEADER:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        return self._file.read(size)
 
 
 class _Tar:
     """Plain files only: links are not followed, and sparse ones would claim sizes that are not there."""
 
-    def __init__(self, tar: tarfile.TarFile) -> None:
+    def __init__(self, tar: tarfile.TarFile, headers: _Headers) -> None:
         self._tar = tar
-        self._members = {PurePosixPath(m.name).name: m for m in tar if m.isreg() and not m.issparse()}
+        members = list(itertools.islice(tar, _MAX_MEMBERS + 1))
+        if len(members) > _MAX_MEMBERS:
+            raise tarfile.ReadError(f"it holds more than {_MAX_MEMBERS} files")
+        self._members = {PurePosixPath(m.name).name: m for m in members if m.isreg() and not m.issparse()}
+        headers.open = False
 
     def size(self, name: str) -> int | None:
         member = self._members.get(name)
         return None if member is None else member.size
+
+    def special(self, name: str) -> str:  # noqa: ARG002  # links and devices count as missing here
+        return ""
+
+    def names(self) -> set[str]:
+        return set(self._members)
 
     def read(self, name: str) -> bytes:
         content = self._tar.extractfile(self._members[name])
@@ -243,7 +287,8 @@ class _Tar:
 def _verified(path: Path, name: str, entry: FileEntry, source: _Source) -> bytes:
     size = source.size(name)
     if size is None:
-        raise BadDataError(str(path), f"{name} is missing", f"{MANIFEST} lists it")
+        told = source.special(name) or "is missing"
+        raise BadDataError(str(path), f"{name} {told}", f"{MANIFEST} lists it")
     if size != entry.size:
         raise BadDataError(str(path), f"{name} has {size} bytes, {MANIFEST} says {entry.size}", "copy it again")
     data = source.read(name)

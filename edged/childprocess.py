@@ -48,6 +48,18 @@ class Guard(Protocol):
         """Look once."""
 
 
+class _Patience:
+    """The guard that looks at the time alone: one look is a tick."""
+
+    def __init__(self, seconds: float) -> None:
+        self.broken = f"was not done after {seconds:.0f} s"
+        self._looks = int(seconds / _TICK_S)
+
+    def tick(self) -> bool:
+        self._looks -= 1
+        return self._looks <= 0
+
+
 def command(module: str, *args: str) -> list[str]:
     """Return the command line of `python -m module args…`. Paths in `args` must be absolute."""
     return [sys.executable, "-m", module, *args]
@@ -90,15 +102,7 @@ def answer(child: Popen[bytes], timeout_s: float) -> dict[str, Any]:
 
     Raises NoAnswerError when it is killed, ends with another status than 0, or is not done in time.
     """
-    from subprocess import TimeoutExpired  # noqa: PLC0415  # as above
-
-    try:
-        out, err = child.communicate(timeout=timeout_s)
-    except TimeoutExpired as exc:
-        raise NoAnswerError(f"was not done after {timeout_s:.0f} s", None) from exc
-    finally:
-        _end(child)
-    return _answered(child, out, err)
+    return guarded_answer(child, _Patience(timeout_s))
 
 
 def guarded_answer(child: Popen[bytes], guard: Guard) -> dict[str, Any]:
@@ -114,9 +118,13 @@ def _guarded(child: Popen[bytes], guard: Guard) -> tuple[bytes, bytes]:
     from subprocess import TimeoutExpired  # noqa: PLC0415  # as above
 
     while True:
+        ended = child.poll() is not None
         try:
             return child.communicate(timeout=_TICK_S)
         except TimeoutExpired as exc:
+            # It has ended, but something that it forked holds its pipes: what it wrote itself has been read.
+            if ended:
+                return exc.output or b"", exc.stderr or b""
             if guard.tick():
                 raise NoAnswerError(guard.broken, None) from exc
 

@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug = bool(os.environ.get("EDGED_DEBUG")) or "--debug" in args
     try:
+        _streams()
         _tolerant_output()
         code = _dispatch(args)
         sys.stdout.flush()
@@ -224,6 +225,19 @@ def _end(error: BaseException, debug: bool, code: ExitCode) -> int:
         traceback.print_exception(error)
     _output_closed()
     return code
+
+
+def _streams() -> None:
+    """Let a standard stream that was closed lead nowhere: else the next file to be opened would take its place."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, True)  # noqa: FBT003  # the lowest free number is this one; children inherit it
+        if getattr(sys, name) is None:
+            # It stays open as long as the process: closing is not ours.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def _tolerant_output() -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from edged.clock import NS_PER_S, now_ns
 
+# The most that is read of one file: offsets in a .tflite reach no further.
+MAX_FILE = 1 << 31
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Of what the machine has free, the share that one conversion may take where nothing was said.
 _SHARE = 0.9

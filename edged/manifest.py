@@ -11,11 +11,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from edged import schema
+from edged import limits, schema
+from edged.checks import Check
 from edged.errors import BadDataError
+from edged.shown import clipped
 
 FORMAT = 1
 MAX_ELEMENTS = 1 << 31  # of one tensor
+MAX_VERSION = 1 << 53  # whole numbers up to here are the same in every reader of JSON
+_INT32 = (-(1 << 31), (1 << 31) - 1)
 MANIFEST = "bundle.json"
 MODEL = "model.tflite"
 MODEL_CPU = "model.cpu.tflite"
@@ -28,12 +32,19 @@ REPORT_JSON = "report.json"
 KNOWN_FILES = frozenset({MODEL, MODEL_CPU, GOLDEN, LABELS, REPORT, REPORT_JSON})
 
 
+_MAX_NAME = 1000
+_NAME = Check(
+    lambda text: None if text.isprintable() and len(text) <= _MAX_NAME
+    else f"must be at most {_MAX_NAME} characters, none of them a control character"
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class FileEntry:
     """A file of the bundle: lower-case hex sha256 and size in bytes."""
 
     sha256: str
-    size: Annotated[int, schema.at_least(0)]
+    size: Annotated[int, schema.at_least(0), schema.at_most(limits.MAX_FILE)]
 
 
 @dataclass(frozen=True)
@@ -44,13 +55,13 @@ class TensorSpec:
     io: what the client sends or gets: "float" (float32, converted by the daemon) or "quantized" (`dtype` itself).
     """
 
-    name: str
+    name: Annotated[str, _NAME]
     dtype: Literal[
         "float32", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool"
     ]
     shape: tuple[Annotated[int, schema.at_least(1), schema.at_most(MAX_ELEMENTS)], ...]
     scale: float = 0.0
-    zero_point: int = 0
+    zero_point: Annotated[int, schema.at_least(_INT32[0]), schema.at_most(_INT32[1])] = 0
     io: Literal["float", "quantized"] = "float"
 
     def problems(self) -> Iterator[schema.Problem]:
@@ -131,7 +142,7 @@ class Quality:
     metric: str
     value: float
     threshold: float
-    samples: int
+    samples: Annotated[int, schema.at_least(0)]
     details: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -149,7 +160,7 @@ class Calibration:
     """The calibration data: where from, how many samples, the range of each input."""
 
     source: str = ""
-    samples: int = 0
+    samples: Annotated[int, schema.at_least(0)] = 0
     ranges: tuple[InputRange, ...] = ()
 
 
@@ -175,10 +186,10 @@ class Manifest:
     """`bundle.json`. An unknown key outside `ext` is an error."""
 
     format: Literal[1]
-    name: str
-    version: Annotated[int, schema.at_least(1)]
+    name: Annotated[str, _NAME]
+    version: Annotated[int, schema.at_least(1), schema.at_most(MAX_VERSION)]
     files: Mapping[str, FileEntry]
-    signature: str
+    signature: Annotated[str, _NAME]
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     quantize: str = "none"
@@ -237,5 +248,7 @@ def parse(data: bytes, where: str) -> Manifest:
         raise BadDataError(where, "; ".join(f"{p.path}: {p.message}" for p in problems), f"bundle format {FORMAT}")
     unknown = sorted(set(manifest.files) - KNOWN_FILES)
     if unknown:
-        raise BadDataError(where, f"files: unknown name {unknown[0]!r}", f"known: {', '.join(sorted(KNOWN_FILES))}")
+        raise BadDataError(
+            where, f"files: unknown name {clipped(unknown[0])!r}", f"known: {', '.join(sorted(KNOWN_FILES))}"
+        )
     return manifest

@@ -1,7 +1,8 @@
 """NumPy's .npy streams, read without trust: the header is matched, never evaluated, so it can neither run nor blow up.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions 1 to 3, C or Fortran order, any
-byte order; no pickles, no structured dtypes. Every function raises ValueError, saying what is wrong.
+byte order; no pickles, no structured dtypes, and text only where it is asked for. Every function raises ValueError,
+saying what is wrong.
 """
 
 from __future__ import annotations
@@ -18,13 +19,20 @@ _LENGTH_BYTES = {1: 2, 2: 4, 3: 4}  # of the header length, by major version
 _MAX_HEADER = 10_000  # numpy's own limit, np.lib.format._MAX_HEADER_SIZE
 _SHOWN = 40
 
+_NUMBERS, _TEXT = r"[<>|=]?[biufc?]\d{0,2}", r"[<>|=]?(?:[biufc?]\d{0,2}|U\d{1,5})"
 _ITEM = (
-    r"""['"](?:descr['"]\s*:\s*['"](?P<descr{n}>[<>|=]?[biufc?]\d{{0,2}})['"]"""
+    r"""['"](?:descr['"]\s*:\s*['"](?P<descr{n}>{dtype})['"]"""
     r"""|fortran_order['"]\s*:\s*(?P<order{n}>True|False)"""
     r"""|shape['"]\s*:\s*\((?P<shape{n}>[\d\s,]*)\))\s*"""
 )
-# A writer SHOULD sort the three keys, a reader MUST NOT depend on it (the format's own words).
-_HEADER = re.compile(r"\s*\{\s*" + r",\s*".join(_ITEM.format(n=n) for n in range(3)) + r",?\s*\}\s*")
+
+
+def _pattern(dtype: str) -> re.Pattern[str]:
+    # A writer SHOULD sort the three keys, a reader MUST NOT depend on it (the format's own words).
+    return re.compile(r"\s*\{\s*" + r",\s*".join(_ITEM.format(n=n, dtype=dtype) for n in range(3)) + r",?\s*\}\s*")
+
+
+_HEADER, _TEXT_HEADER = _pattern(_NUMBERS), _pattern(_TEXT)
 
 
 class Header(NamedTuple):
@@ -35,8 +43,8 @@ class Header(NamedTuple):
     shape: tuple[int, ...]
 
 
-def read_header(data: memoryview) -> tuple[Header, memoryview]:
-    """Return the header of the stream that `data` (bytes) begins with, and what follows it."""
+def read_header(data: memoryview, *, text: bool = False) -> tuple[Header, memoryview]:
+    """Return the header of the stream that `data` (bytes) begins with, and what follows it. text: also dtypes of it."""
     if len(data) < 8 or data[:6] != _MAGIC:  # noqa: PLR2004  # magic, major, minor
         raise ValueError("not a .npy stream")
     size = _LENGTH_BYTES.get(data[6])
@@ -46,12 +54,13 @@ def read_header(data: memoryview) -> tuple[Header, memoryview]:
     if length > _MAX_HEADER or len(data) < start + length:
         raise ValueError(f"a .npy header of {length} bytes is too long or cut off")
     # latin-1 never fails, and in every version only ASCII can match.
-    return _parse(str(data[start : start + length], "latin-1")), data[start + length :]
+    found = _parse(str(data[start : start + length], "latin-1"), _TEXT_HEADER if text else _HEADER)
+    return found, data[start + length :]
 
 
-def read_array(data: memoryview) -> tuple[npt.NDArray[Any], memoryview]:
-    """Return the array of the stream that `data` begins with, a view of it, and what follows it."""
-    header, rest = read_header(data)
+def read_array(data: memoryview, *, text: bool = False) -> tuple[npt.NDArray[Any], memoryview]:
+    """Return the array of the stream that `data` begins with, a view of it, and what follows it. text: as above."""
+    header, rest = read_header(data, text=text)
     size = math.prod(header.shape) * header.dtype.itemsize
     if len(rest) < size:
         raise ValueError(f"expected {size} bytes after the header, got {len(rest)}")
@@ -60,8 +69,8 @@ def read_array(data: memoryview) -> tuple[npt.NDArray[Any], memoryview]:
     return flat.reshape(header.shape, order="F" if header.fortran else "C"), rest[size:]
 
 
-def _parse(text: str) -> Header:
-    found = _HEADER.fullmatch(text)
+def _parse(text: str, pattern: re.Pattern[str]) -> Header:
+    found = pattern.fullmatch(text)
     named = {key[:-1]: value for key, value in found.groupdict().items() if value is not None} if found else {}
     if set(named) != {"descr", "order", "shape"}:
         raise ValueError(f"not the .npy header of a plain array: {text.strip()[:_SHOWN]!r}")

@@ -29,6 +29,8 @@ def is_model(path: Path) -> bool:
     if path.is_dir():
         _refuse_saved_model(path)
         return False
+    if kind := magics.special(path):
+        raise BadDataError(str(path), f"{kind}: neither a bundle nor a .tflite model", _WANTED)
     if not path.is_file():  # the reader of bundles has the words for what is not there
         return False
     with path.open("rb") as file:

@@ -10,7 +10,7 @@ from typing import Any
 from edged.commands import _delegates, _runtimes
 from edged.engines import tflite_file, tflite_nodes
 from edged.engines.tflite_file import ModelFile, Tensor
-from edged.shown import shape, size
+from edged.shown import clipped, listed, shape, size
 
 
 def facts(model: bytes, path: Path) -> dict[str, Any]:
@@ -74,10 +74,13 @@ def rows(facts: dict[str, Any]) -> Iterator[list[str]]:
     for kind in ("inputs", "outputs"):
         yield from ([kind[:-1], _tensor_words(tensor)] for tensor in facts[kind])
     for name, ends in facts["signatures"].items():
-        yield ["signature", f"{name}: {', '.join(ends['inputs'])} → {', '.join(ends['outputs'])}"]
+        yield [
+            "signature",
+            f"{clipped(name)}: {listed(map(clipped, ends['inputs']))} → {listed(map(clipped, ends['outputs']))}",
+        ]
     yield ["state", "keeps state from one inference to the next" if facts["stateful"] else "none"]
     yield ["operators", counts(facts["operators"])]
-    yield ["operators (version needed)", ", ".join(f"{op['name']} v{op['version']}" for op in facts["ops"])]
+    yield ["operators (version needed)", listed(f"{clipped(op['name'])} v{op['version']}" for op in facts["ops"])]
     yield from more_rows(facts)
 
 
@@ -88,18 +91,18 @@ def more_rows(facts: dict[str, Any]) -> Iterator[list[str]]:
         sizes = (f"{dtype} {size(count)}" for dtype, count in facts["constants"].items())
         yield ["constants", ", ".join(sizes)]
     if facts["flex_ops"]:
-        yield ["TensorFlow's own ops", f"{', '.join(facts['flex_ops'])} (need the Flex delegate)"]
+        yield ["TensorFlow's own ops", f"{listed(map(clipped, facts['flex_ops']))} (need the Flex delegate)"]
     if facts["custom_ops"]:
-        yield ["custom ops", ", ".join(facts["custom_ops"])]
+        yield ["custom ops", listed(map(clipped, facts["custom_ops"]))]
     if facts["min_runtime_version"]:
-        yield ["metadata", f"names runtime {facts['min_runtime_version']}, which is often too old"]
+        yield ["metadata", f"names runtime {clipped(facts['min_runtime_version'])}, which is often too old"]
     yield from map(_runtimes.row, facts["runtimes"])
     yield from map(_delegates.row, facts["delegates"])
 
 
 def counts(operators: Mapping[str, int]) -> str:
     """Return operators and how many there are of each: `ADD 1, SUB 1`."""
-    return ", ".join(f"{name} {count}" for name, count in operators.items())
+    return listed(f"{clipped(name)} {count}" for name, count in operators.items())
 
 
 def _kind_rows(ops: list[dict[str, Any]]) -> Iterator[list[str]]:
@@ -111,7 +114,7 @@ def _kind_rows(ops: list[dict[str, Any]]) -> Iterator[list[str]]:
 
 
 def _tensor_words(tensor: dict[str, Any]) -> str:
-    told = f"{tensor['name']}: {tensor['dtype']} {shape(tensor['shape'])}"
+    told = f"{clipped(tensor['name'])}: {tensor['dtype']} {clipped(shape(tensor['shape']))}"
     if len(tensor["scales"]) == 1:
         return f"{told}, scale {tensor['scales'][0]:g}, zero point {tensor['zero_points'][0]}"
     return f"{told}, {len(tensor['scales'])} scales" if tensor["scales"] else told

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from edged.commands.progress import Progress
+from edged.intake import REFUSALS
 from edged.recording.keep import Sample
 from edged.recording.plan import Plan
 from edged.recording.recorder import Recorder
@@ -20,6 +22,8 @@ _LEFT_OUT = {"every": "left out by --every", "per_key": "beyond --per-key", "spr
 _COUNTED = {
     "bad": "not usable", "gaps": "gaps", "missed": "samples missing in gaps", "duplicates": "sent twice",
     "restarts": "restarts of a sensor", "retained": "retained (stale)", "evicted": "sensors forgotten",
+    "interrupted": "windows thrown away at a lost connection", "repeats": "requests sent again",
+    **{f"refused_{reason}": f"not run by the daemon: {says}" for reason, says in REFUSALS.items()},
 }  # fmt: skip
 
 
@@ -28,9 +32,9 @@ class RecordProgress:
 
     def __init__(self, stream: TextIO, what: str, wanted: int | None) -> None:
         self._progress, self._of = Progress(stream), f" of {wanted}" if wanted else ""
-        self.done = self._progress.done
         if self._progress.live:
-            stream.write(f"recording {plain(what)}; Ctrl-C ends it and writes the file\n")
+            with suppress(OSError):
+                stream.write(f"recording {plain(what)}; Ctrl-C ends it and writes the file\n")
 
     def show(self, recorder: Recorder, passed_s: float, trouble: str) -> None:
         """Draw the line. passed_s: seconds since the connection; trouble: why there is none now, or ""."""
@@ -38,7 +42,14 @@ class RecordProgress:
         parts = [f"{kept.count}{self._of} samples", f"{_keys(recorder)} keys", f"{kept.count / passed_s:.1f}/s"]
         parts += [f"{bad} not usable"] if bad else []
         parts += [f"no connection: {trouble}"] if trouble else []
-        self._progress.show(f"{', '.join(parts)}, {passed_s:.0f} s")
+        # A terminal may go away in the middle; the recording is worth more than the line.
+        with suppress(OSError):
+            self._progress.show(f"{', '.join(parts)}, {passed_s:.0f} s")
+
+    def done(self) -> None:
+        """Clear the line."""
+        with suppress(OSError):
+            self._progress.done()
 
 
 def _keys(recorder: Recorder) -> int:

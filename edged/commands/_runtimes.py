@@ -11,10 +11,10 @@ from edged.engines import op_versions, tflite_nodes, tflite_tried
 from edged.engines.tflite_file import ModelFile
 from edged.engines.tflite_tried import Tried
 from edged.limits import Limits
+from edged.shown import WORDS, clipped, listed
 
+# Of all runtimes together.
 _TIMEOUT_S = 60.0
-# Of a runtime's own words, what a row of the table shows; `--json` has them all.
-_WORDS = 160
 
 
 def tried(path: Path) -> tuple[Tried, ...]:
@@ -53,20 +53,17 @@ def _lacks(builtin: dict[str, int], custom: list[str], release: str) -> list[str
 
 
 def row(facts: dict[str, Any]) -> list[str]:
-    """Return the table row of one runtime."""
-    words = {True: "loads it", False: "does not load it", None: "does not work here"}[facts["loads"]]
+    """Return the table row of one runtime: what it did here, and what the table says of it and of older ones."""
     if facts["how"] == "table":
-        words += " by its op versions (not installed here)"
+        words = "has" if facts["loads"] else "lacks"
+        told = f"{words} its ops by the table, and was not tried (not installed here)"
+    else:
+        told = {True: "loads it", False: "does not load it", None: "does not work here"}[facts["loads"]]
     if facts["loads"]:
-        return [
-            "runtime",
-            f"{facts['runtime']} {words}" + (f"; so do all since {facts['since']}" * bool(facts["since"])),
-        ]
-    return ["runtime", f"{facts['runtime']} {words}: {_why(facts)}"]
+        told += f"; by the table all since {facts['since']} have its op versions" * bool(facts["since"])
+        return ["runtime", f"{facts['runtime']} {told}"]
+    return ["runtime", f"{facts['runtime']} {told}: {_why(facts)}"]
 
 
 def _why(facts: dict[str, Any]) -> str:
-    if facts["lacks"]:
-        return f"it lacks {'; '.join(facts['lacks'])}"
-    reason: str = facts["reason"]
-    return reason if len(reason) <= _WORDS else f"{reason[:_WORDS]}…"
+    return f"it lacks {listed(map(clipped, facts['lacks']))}" if facts["lacks"] else clipped(facts["reason"], WORDS)

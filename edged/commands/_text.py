@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edged.bundle import TensorSpec
-from edged.shown import shape
+from edged.shown import clipped, shape
 
 
 def tensor_facts(spec: TensorSpec) -> dict[str, object]:
@@ -25,5 +25,6 @@ def tensor_row(kind: str, facts: Mapping[str, object]) -> list[str]:
     """Return the table row of `tensor_facts`."""
     dims = facts["shape"]
     scaled = f", scale {facts['scale']:g}, zero point {facts['zero_point']}" if facts["scale"] else ""
-    sent = f"{facts['wire_dtype']} {shape(dims if isinstance(dims, list) else [])}"
-    return [kind, f"{facts['name']}: {sent}, {facts['wire_bytes']} bytes raw (in the model {facts['dtype']}{scaled})"]
+    sent = f"{facts['wire_dtype']} {clipped(shape(dims if isinstance(dims, list) else []))}"
+    told = f"{sent}, {facts['wire_bytes']} bytes raw (in the model {facts['dtype']}{scaled})"
+    return [kind, f"{clipped(str(facts['name']))}: {told}"]

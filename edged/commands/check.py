@@ -17,8 +17,10 @@ from edged import config as configuration
 from edged.bundle import Bundle
 from edged.commands import _text
 from edged.config import Config, ModelConfig, StreamConfig
+from edged.engines import tflite_manifest
+from edged.engines.tflite_flatbuffer import TooLargeError
 from edged.errors import BadDataError, ConfigError, EdgedError, ExitCode, RequestError
-from edged.shown import plain, plain_lines, size, table
+from edged.shown import clipped, listed, plain, plain_lines, size, table
 from edged.streams import Stream
 from edged.yamlload import InvalidConfigError
 
@@ -83,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _facts(config: Config, findings: Findings) -> dict[str, Any]:
     bundles = {m.name: findings.attempt(partial(bundle.read, m.bundle)) for m in config.models}
+    for loaded in filter(None, bundles.values()):
+        _check_bundle(loaded, findings)
     _check_files(config, findings)
     for model in config.models:
         _check_model(model, bundles[model.name], findings)
@@ -95,6 +99,20 @@ def _facts(config: Config, findings: Findings) -> dict[str, Any]:
         "models": [_model_facts(model, bundles[model.name]) for model in config.models],
         "streams": [_stream_facts(stream, config) for stream in config.streams],
     }
+
+
+def _check_bundle(loaded: Bundle, findings: Findings) -> None:
+    """What a daemon, or its first start with the bundle, would stumble over."""
+    where = str(loaded.path)
+    findings.attempt(loaded.golden)
+    try:
+        wrong = tflite_manifest.contradictions(loaded.manifest, loaded.model)
+        findings.errors += [BadDataError(where, what) for what in wrong]
+    except TooLargeError as exc:
+        findings.warnings.append(f"{where}: {bundle.MODEL} {exc}")
+    if loaded.unlisted:
+        names = listed(map(clipped, loaded.unlisted))
+        findings.warnings.append(f"{where}: {names} stands beside {bundle.MANIFEST} and not in it: it is not used")
 
 
 def _check_files(config: Config, findings: Findings) -> None:

@@ -16,14 +16,19 @@ from typing import Any
 from edged import bundle
 from edged.bundle import Bundle
 from edged.commands import _filekind, _model, _runtimes, _text
+from edged.engines import tflite_file, tflite_manifest
+from edged.engines.tflite_flatbuffer import TooLargeError
 from edged.errors import BadDataError, ExitCode
-from edged.shown import size, table
+from edged.shown import clipped, listed, size, table
 
 HELP = "show what is in a bundle or a .tflite model"
 EPILOG = """examples:
   edged inspect bundles/har
   edged inspect har-3.tar --json
   edged inspect model.tflite"""
+
+
+_LABELS = 6  # of a row
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,17 +40,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the facts. Raises BadDataError when the bundle or the model is bad, whatever it does to the runtime."""
+    """Print the facts. Raises BadDataError when the bundle or the model is bad, whatever it does to the runtime.
+
+    A bundle whose model is not what its manifest says is shown all the same, that first, and raises afterwards.
+    """
     try:
         facts, rows = _bare(args.path) if _filekind.is_model(args.path) else _bundle(bundle.read(args.path))
     except OSError as exc:
         raise BadDataError(str(args.path), exc.strerror or str(exc)) from exc
     sys.stdout.write(json.dumps(facts, indent=2) + "\n" if args.json else table(rows, ""))
+    if wrong := facts.get("contradictions"):
+        sys.stdout.flush()
+        raise BadDataError(str(args.path), "; ".join(wrong), "the manifest and the model do not go together")
     return ExitCode.OK
 
 
 def _bundle(loaded: Bundle) -> tuple[dict[str, Any], Iterator[list[str]]]:
+    loaded.golden()  # raises where a daemon would
     facts = {"path": str(loaded.path), "verified": True, **dataclasses.asdict(loaded.manifest)}
+    facts |= {"contradictions": list(_contradictions(loaded)), "unlisted": list(loaded.unlisted)}
     with tempfile.TemporaryDirectory(prefix="edged-inspect-") as folder:
         # The bytes that were verified: the bundle may be a .tar, or change on disk.
         path = Path(folder) / bundle.MODEL
@@ -55,33 +68,46 @@ def _bundle(loaded: Bundle) -> tuple[dict[str, Any], Iterator[list[str]]]:
         except ValueError as exc:  # the bundle is as its maker wrote it, and the rest of it is shown
             why = f"the model {exc}{_opinions(path)}"
             facts |= {"operators": None, "model": None, "refused": why}
-            return facts, _bundle_rows(loaded, [["operators", f"not counted: {why}"]])
+            return facts, _bundle_rows(loaded, facts, [["operators", f"not counted: {why}"]])
     facts |= {"operators": model["operators"], "model": model}
     told = [["operators", _model.counts(model["operators"])], *_model.more_rows(model)]
-    return facts, _bundle_rows(loaded, told)
+    return facts, _bundle_rows(loaded, facts, told)
 
 
-def _bundle_rows(loaded: Bundle, model: list[list[str]]) -> Iterator[list[str]]:
+def _contradictions(loaded: Bundle) -> tuple[str, ...]:
+    try:
+        return tflite_manifest.contradictions(loaded.manifest, loaded.model)
+    except TooLargeError:
+        return ()
+
+
+def _bundle_rows(loaded: Bundle, facts: dict[str, Any], model: list[list[str]]) -> Iterator[list[str]]:
     manifest = loaded.manifest
-    yield ["bundle", f"{manifest.name} version {manifest.version} (format {manifest.format}), {loaded.path}"]
+    yield from (["contradiction", wrong] for wrong in facts["contradictions"])
+    yield ["bundle", f"{clipped(manifest.name)} version {manifest.version} (format {manifest.format}), {loaded.path}"]
     yield ["quantize", manifest.quantize + (", stateful" if manifest.stateful else "")]
-    yield ["signature", manifest.signature]
+    yield ["signature", clipped(manifest.signature)]
     yield from (_text.tensor_row("input", _text.tensor_facts(spec)) for spec in manifest.inputs)
     yield from (_text.tensor_row("output", _text.tensor_facts(spec)) for spec in manifest.outputs)
     yield from _processing_rows(loaded)
     for quality in manifest.quality:
         told = f"{quality.metric} {quality.value:g} (threshold {quality.threshold:g}, {quality.samples} samples)"
-        yield ["quality", f"{quality.output}: {told}"]
+        yield ["quality", f"{clipped(quality.output)}: {told}"]
     calibration = manifest.calibration
     if calibration.samples:
-        yield ["calibration", f"{calibration.samples} samples from {calibration.source}"]
-        yield from (["", f"{r.input}: {r.minimum:g} to {r.maximum:g}"] for r in calibration.ranges)
+        yield ["calibration", f"{calibration.samples} samples from {clipped(calibration.source)}"]
+        yield from (["", f"{clipped(r.input)}: {r.minimum:g} to {r.maximum:g}"] for r in calibration.ranges)
     yield from model
     yield from _origin_rows(loaded)
     yield from (
         ["file", f"{name}, {size(entry.size)}, sha256 {entry.sha256[:12]} verified"]
         for name, entry in manifest.files.items()
     )
+    if loaded.unlisted:
+        yield [
+            "not in the manifest",
+            f"{listed(map(clipped, loaded.unlisted))} (nothing vouches for it, and it is not used)",
+        ]
 
 
 def _processing_rows(loaded: Bundle) -> Iterator[list[str]]:
@@ -98,7 +124,7 @@ def _processing_rows(loaded: Bundle) -> Iterator[list[str]]:
     if steps:
         yield ["postprocess", ", ".join(steps)]
     if loaded.labels:
-        yield ["labels", f"{len(loaded.labels)}: {', '.join(loaded.labels[:6])}{', …' * (len(loaded.labels) > 6)}"]  # noqa: PLR2004
+        yield ["labels", f"{len(loaded.labels)}: {listed(map(clipped, loaded.labels), _LABELS)}"]
     golden = loaded.golden()
     if golden is not None:
         yield ["golden", f"{golden.samples} samples"]
@@ -107,15 +133,19 @@ def _processing_rows(loaded: Bundle) -> Iterator[list[str]]:
 def _origin_rows(loaded: Bundle) -> Iterator[list[str]]:
     needs, made = loaded.manifest.requirements, loaded.manifest.converter
     if needs.ops:
-        yield ["operators (version needed)", ", ".join(f"{name} v{version}" for name, version in needs.ops.items())]
+        told = listed(f"{clipped(name)} v{version}" for name, version in needs.ops.items())
+        yield ["operators (version needed)", told]
     if needs.loaded_on:
-        yield ["loaded on", ", ".join(needs.loaded_on)]
+        yield ["loaded on, by the manifest", listed(map(clipped, needs.loaded_on))]
     if made.versions:
         yield ["converter", ", ".join(f"{name} {version}" for name, version in made.versions.items())]
 
 
 def _bare(path: Path) -> tuple[dict[str, Any], Iterator[list[str]]]:
-    data = path.read_bytes()
+    try:
+        data = tflite_file.content(path)
+    except ValueError as exc:
+        raise BadDataError(str(path), str(exc)) from exc
     sha256 = hashlib.sha256(data).hexdigest()
     try:
         facts = {"path": str(path), "size": len(data), "sha256": sha256, **_model.facts(data, path)}

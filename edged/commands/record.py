@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import threading
@@ -12,19 +13,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edged import arguments, brokerurl
+from edged import arguments, brokerurl, filters
 from edged import config as configuration
 from edged.client.connection import Requester, no_connection, requester
 from edged.clock import NS_PER_S, now_ns
-from edged.commands._record_signals import Told
+from edged.commands._record_signals import HANGUP, Told
 from edged.commands._record_told import RecordProgress, Summary
 from edged.config import Config
 from edged.errors import BadDataError, ExitCode, UnavailableError, UsageError
 from edged.recording import npzfile, plan
-from edged.recording.keep import DEFAULT_BYTES, Array, Kept, Rule, Sample
+from edged.recording.keep import DEFAULT_BYTES, Kept, Rule, Sample, held
+from edged.recording.npzfile import Array, Facts
+from edged.recording.output import Output
 from edged.recording.plan import Plan, Wish
 from edged.recording.recorder import Recorder
-from edged.shown import plain
+from edged.shown import plain, size
 from edged.transports.base import Denied
 
 if TYPE_CHECKING:
@@ -43,13 +46,17 @@ examples:
   edged record -c edged.yaml --topic cam/+/raw --codec raw --shape image=1,96,96,3 --dtype uint8 -o calib.npz
   edged convert har_savedmodel -o bundles/har --name har --version 2 --quantize int8 --calibration calib.npz
 
---count, --seconds, --max-bytes and Ctrl-C end the recording, whichever is first; what there is is then written.
+--count, --seconds, --max-bytes, Ctrl-C, SIGTERM and SIGHUP end the recording, whichever is first; what there is is
+then written. Where the file cannot be written the error says where the samples are instead.
 exit codes:
-  65 nothing was recorded, 69 no broker, 78 the configuration is wrong"""
+  65 nothing was recorded, or --append to what is no recording; 69 no broker, or the file cannot be written;
+  78 the configuration is wrong"""
 # What a stream cannot use is counted and told at the end, not logged line by line.
 LOG_LEVEL = "error"
 
 _POLL_S = 0.1
+_DIGITS = 18  # of a class number, which 64 bits hold
+_SAME = "--append needs the same names, dtypes and shapes"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +93,7 @@ def _configure_what(group: argparse._ArgumentGroup) -> None:
         metavar="[NAME=]1,100,6",
         help="of an input, with its batch",
     )
-    group.add_argument("--dtype", choices=plan.DTYPES, default="float32", metavar="D", help="default: %(default)s")
+    group.add_argument("--dtype", choices=plan.DTYPES, default="", metavar="D", help="of --shape (default: float32)")
 
 
 def _configure_amount(group: argparse._ArgumentGroup) -> None:
@@ -113,35 +120,49 @@ def run(args: argparse.Namespace) -> int:
     rule = _rule(args)
     config = configuration.load(args.config)
     made = plan.make(config, _wish(args))
-    before = npzfile.read(args.output) if args.append else {}
-    label = _label(args.label, made, before, args.output)
-    expected = {name: npzfile.Facts(a.dtype, a.shape[1:]) for name, a in before.items() if name not in label}
-    recorder = Recorder(made.source, Kept(rule), made.topic, expected)
-    for note in made.notes:
-        sys.stderr.write(f"edged: warning: {plain(note)}\n")
-    with npzfile.Output(args.output, replace=args.force or args.append) as output, Told() as told:
-        session = _Session(args, _broker(config, args.client_id), made, recorder, told)
+    label = _label(args.label, made)
+    broker = _broker(config, args.client_id)
+    _check_size(rule, made.source.facts)
+    with Output(args.output, replace=args.force, append=args.append) as output, Told() as told:
+        expected = _expected(output, label, made.source.facts)
+        recorder = Recorder(made.source, Kept(rule), made.topic, expected)
+        for note in made.notes:
+            sys.stderr.write(f"edged: warning: {plain(note)}\n")
+        session = _Session(args, broker, made, recorder, told)
         ended = session.record()
-        samples = _samples(recorder, made, args.output, ended)
-        output.write([{**sample, **label} for sample in samples], before)
-    count = len(next(iter(before.values()), ()))
-    told_facts = Summary(args.output, made, recorder, ended, session.seconds, session.disconnects, samples, count)
-    sys.stdout.write(told_facts.as_json() if args.json else told_facts.as_text())
+        samples = _samples(recorder, made, output.shown, ended)
+        count = output.write([{**sample, **label} for sample in samples])
+        told_facts = Summary(args.output, made, recorder, ended, session.seconds, session.disconnects, samples, count)
+        _tell(told_facts.as_json() if args.json else told_facts.as_text(), told)
     return ExitCode.OK
 
 
-def _samples(recorder: Recorder, made: Plan, path: Path, ended: str) -> list[Sample]:
+def _tell(text: str, told: Told) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError:
+        if told.name != HANGUP:
+            raise
+        # The terminal is gone, and what it did not take would be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _samples(recorder: Recorder, made: Plan, shown: str, ended: str) -> list[Sample]:
     if recorder.misfit:
-        raise BadDataError(str(path), recorder.misfit, "--append needs the same names, dtypes and shapes")
+        raise BadDataError(shown, recorder.misfit, _SAME)
     samples = recorder.kept.samples()
     if samples:
         return samples
+    where = plain(made.subscription.filter)
     if not recorder.messages:
         advice = "does anything publish there, and may this login read it?"
-        raise BadDataError(made.subscription.filter, f"no message came until {ended}", advice)
+        raise BadDataError(where, f"no message came until {ended}", advice)
+    if recorder.kept.full == "max-bytes":
+        raise BadDataError("--max-bytes", f"ended it before the first sample of {where}, which is larger")
     counted = ", ".join(f"{count} {name}" for name, count in recorder.source.counters().items() if count)
     what = f"nothing was recorded: {recorder.messages} messages" + (f" ({counted})" if counted else "")
-    raise BadDataError(made.subscription.filter, what, "; ".join(recorder.source.reasons))
+    raise BadDataError(where, what, "; ".join(recorder.source.reasons))
 
 
 def _wish(args: argparse.Namespace) -> Wish:
@@ -155,21 +176,44 @@ def _rule(args: argparse.Namespace) -> Rule:
     return Rule(count=args.count, every=args.every, per_key=args.per_key, spread=args.spread, max_bytes=args.max_bytes)
 
 
-def _label(given: str | None, made: Plan, before: Mapping[str, Array], path: Path) -> dict[str, Array]:
-    """Return what goes beside each sample: nothing, or `y`, a class number or name, in the dtype of those before."""
-    if before and (npzfile.LABELS in before) != (given is not None):
-        has = "has labels (y)" if given is None else "has no labels"
-        raise UsageError("--label", f"{path} {has}", "--append needs all samples labelled, or none")
+def _check_size(rule: Rule, facts: Mapping[str, Facts]) -> None:
+    if facts and (least := held(math.prod(shape) * dtype.itemsize for dtype, shape in facts.values())) > rule.max_bytes:
+        raise UsageError("--max-bytes", f"{size(rule.max_bytes)} hold no sample", f"one takes {size(least)} in memory")
+
+
+def _label(given: str | None, made: Plan) -> dict[str, Array]:
+    """Return what goes beside each sample: nothing, or `y`, a class number or name."""
     if given is None:
         return {}
     if npzfile.LABELS in made.names:
         raise UsageError("--label", f"the model has an input called {npzfile.LABELS!r}")
+    if not given.strip() or not given.isprintable():
+        raise UsageError("--label", f"must be a class number or a name, got {given!r}")
     digits = given.removeprefix("-")
-    label = np.array(int(given) if digits.isdecimal() and digits.isascii() else given)
-    old = before[npzfile.LABELS].dtype if before else label.dtype
-    if old.kind != label.dtype.kind:
-        raise UsageError("--label", f"{given!r}: the labels of {path} are of another kind", "all numbers or all names")
-    return {npzfile.LABELS: label.astype(np.promote_types(old, label.dtype))}
+    if not (digits.isdecimal() and digits.isascii()):
+        return {npzfile.LABELS: np.array(given)}
+    if len(digits) > _DIGITS:
+        raise UsageError("--label", f"a class number has at most {_DIGITS} digits, got {given[:40]!r}")
+    return {npzfile.LABELS: np.array(int(given), np.int64)}
+
+
+def _expected(output: Output, label: Mapping[str, Array], facts: Mapping[str, Facts]) -> dict[str, Facts]:
+    """Return what the samples must be to go with those of the file; checked at once where it is known already."""
+    expected = dict(output.before)
+    if not expected:
+        return {}
+    old = None if npzfile.LABELS in facts else expected.pop(npzfile.LABELS, None)
+    if not expected:
+        raise BadDataError(output.shown, "is no recording: it holds labels alone")
+    if (old is None) != (not label):
+        has = "has no labels" if label else "has labels (y)"
+        raise UsageError("--label", f"{output.shown} {has}", "--append needs all samples labelled, or none")
+    if old is not None and (old.dtype.kind, old.shape) != (label[npzfile.LABELS].dtype.kind, ()):
+        what = f"the labels of {output.shown} are of another kind"
+        raise UsageError("--label", what, "all numbers or all names, one a sample")
+    if facts and (misfit := npzfile.misfit(facts, expected)):
+        raise BadDataError(output.shown, misfit, _SAME)
+    return expected
 
 
 class _Session:
@@ -192,7 +236,10 @@ class _Session:
             transport.stop()
 
     def _note(self, connected: bool, detail: str) -> None:
-        self.disconnects += self._known.is_set() and not connected and not self._trouble
+        """Take note of the connection; on the transport's thread."""
+        if self._known.is_set() and not connected and not self._trouble:
+            self.disconnects += 1
+            self._recorder.interrupted()
         self._trouble = "" if connected else detail
         if connected or isinstance(detail, Denied):
             self._known.set()
@@ -222,7 +269,9 @@ class _Session:
 
     def _ended(self, transport: Transport) -> str:
         if transport.stats().get("subscriptions_refused"):
-            refused = f"refuses the subscription to {self._plan.subscription.filter}"
+            refused = f"refuses the subscription to {plain(self._plan.subscription.filter)}"
+            if self._recorder.kept.count:  # after a reconnect: what was recorded before is not lost
+                return f"the broker, which {refused}"
             raise UnavailableError(self._broker.where, refused, "its access rules decide")
         late = self._args.seconds is not None and self.seconds >= self._args.seconds
         return self._told.name or ("--seconds" if late else "")
@@ -231,6 +280,11 @@ class _Session:
 def _broker(config: Config, client_id: str | None) -> Requester:
     """The daemon's broker and login, under a client id of its own: one already in use would be thrown off."""
     broker = config.broker
+    if client_id == config.client_id:
+        what = f"{client_id!r} is the daemon's own: the broker would throw the daemon off"
+        raise UsageError("--client-id", what, "leave it out")
+    if client_id is not None and (problem := filters.text_problem(client_id)):
+        raise UsageError("--client-id", problem)
     files = {name: getattr(broker, name) for name in brokerurl.TLS_FILES}
     options = {
         **files,

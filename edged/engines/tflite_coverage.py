@@ -15,7 +15,7 @@ from delegates.oprules import OpFacts, Table, Tensor, accepts
 from delegates.optables import TABLES
 from edged.engines import tflite_runtime
 from edged.engines.tflite_file import Graph, ModelFile
-from edged.engines.tflite_partitions import CPU, cut, cut_in_order
+from edged.engines.tflite_partitions import CPU, UNTOLD, cut, cut_in_order
 from edged.engines.tflite_tried import Tried
 
 Known = Literal["measured", "documented"]
@@ -23,6 +23,10 @@ Known = Literal["measured", "documented"]
 XNNPACK = "xnnpack"
 
 _PAST = {"first": "after the first op that it refuses", "largest": "outside the largest partition"}
+# Models of the field have some thousands; a file made to do harm may have millions.
+_MOST_LINKS = 50_000
+# How the reason of a row begins that says nothing of the delegate.
+NOT_TOLD = "not told"
 _RUNTIMES = {table.document: table.runtime for table in TABLES}
 
 
@@ -41,10 +45,10 @@ class Coverage:
 
     how: `measured` by loading the model on a runtime here, or `documented`: what the delegate's table of ops tells,
     which is an upper bound. source: that runtime with its version, or the document's title, edition and address.
-    taken, total: ops. partitions: pieces that the delegate takes, each in one call.
+    taken, total: ops; see `bound`. partitions: pieces that the delegate takes, each in one call.
     refused: what it leaves, the most frequent first, an op once for every reason; measured ones have none.
-    partition: for every op of the main graph in order, the number of its partition, or -1 for the CPU; empty where the
-    delegate cannot serve at all, and `reason` says why.
+    partition: for every op of the main graph in order, the number of its partition, -1 for the CPU, -2 where a runtime
+    does not tell which of the two; empty where the delegate cannot serve at all, and `reason` says why.
     """
 
     delegate: str
@@ -61,6 +65,13 @@ class Coverage:
     def runtime(self) -> str:
         """The package name of the runtime that brings the delegate along, "" where none does."""
         return self.source.partition(" ")[0] if self.how == "measured" else _RUNTIMES.get(self.source, "")
+
+    @property
+    def bound(self) -> Literal["", "at least", "at most"]:
+        """What stands before `taken`: a document tells the most, a runtime that does not name every op the least."""
+        if self.how == "documented":
+            return "at most" if self.taken else ""
+        return "at least" if UNTOLD in self.partition or len(_pieces(self.partition)) < self.partitions else ""
 
     @property
     def name(self) -> str:
@@ -85,7 +96,7 @@ def rows(model: ModelFile, runtimes: Iterable[Tried]) -> tuple[Coverage, ...]:
 def of_runtime(model: ModelFile, tried: Tried) -> Coverage:
     """Return what a runtime's XNNPACK takes: measured, or by its document where the runtime cannot tell."""
     if tried.partition is not None:
-        return from_partition(model.graphs[0], tried.name, tried.partition)
+        return from_partition(model.graphs[0], tried.name, tried.partition, tried.pieces)
     if tried.loads is False:
         return Coverage(XNNPACK, "measured", tried.name, 0, len(model.graphs[0].ops), 0, reason=tried.reason)
     return next(by_table(model, table) for table in TABLES if table.runtime == tried.runtime)
@@ -111,18 +122,27 @@ def without_use(rows: Iterable[Coverage], delegate: str, runtimes: Collection[st
 
 
 def _of_use(row: Coverage) -> bool:
-    return row.taken > 0 or not row.total
+    return row.taken > 0 or not row.total or row.reason.startswith(NOT_TOLD)
 
 
-def from_partition(graph: Graph, runtime: str, partition: Sequence[int]) -> Coverage:
-    """Return what XNNPACK takes by the partition of each op. runtime: with its version."""
+def from_partition(graph: Graph, runtime: str, partition: Sequence[int], pieces: int = 0) -> Coverage:
+    """Return what XNNPACK takes by the partition of each op. runtime: with its version.
+
+    pieces: how many partitions there are, where some hold none of the ops that are told: each has at least one.
+    """
     left = [(op.name, "") for op, number in zip(graph.ops, partition, strict=True) if number == CPU]
-    return _coverage(XNNPACK, "measured", runtime, partition, left)
+    told = _coverage(XNNPACK, "measured", runtime, partition, left)
+    more = max(0, pieces - told.partitions)
+    taken = sum(number >= 0 for number in partition) + more
+    return replace(told, taken=taken, partitions=told.partitions + more)
 
 
 def by_table(model: ModelFile, table: Table) -> Coverage:
-    """Apply a table to the main graph."""
+    """Apply a table to the main graph; one that is too large for that has a row that says so."""
     graph = model.graphs[0]
+    if _links(graph) > _MOST_LINKS:
+        reason = f"{NOT_TOLD}: its table is not held against more than {_MOST_LINKS} tensors and ends of ops"
+        return Coverage(table.name, "documented", table.document, 0, len(graph.ops), 0, reason=reason)
     why = [accepts(table, op) for op in facts(graph)]
     wanted = [not reason for reason in why]
     partition = _kept(table, cut_in_order(wanted) if table.in_order else cut(graph, wanted))
@@ -142,9 +162,16 @@ def _coverage(
     delegate: str, how: Known, source: str, partition: Sequence[int], left: Sequence[tuple[str, str]]
 ) -> Coverage:
     refused = tuple(Refusal(op, count, reason) for (op, reason), count in Counter(left).most_common())
-    pieces = len(set(partition) - {CPU})
-    total = len(partition)
+    pieces, total = len(_pieces(partition)), len(partition)
     return Coverage(delegate, how, source, total - len(left), total, pieces, refused, tuple(partition))
+
+
+def _pieces(partition: Sequence[int]) -> set[int]:
+    return set(partition) - {CPU, UNTOLD}
+
+
+def _links(graph: Graph) -> int:
+    return len(graph.tensors) + sum(len(op.inputs) + len(op.outputs) for op in graph.ops)
 
 
 def facts(graph: Graph) -> list[OpFacts]:
@@ -170,5 +197,5 @@ def _kept(table: Table, partition: Sequence[int]) -> tuple[int, ...]:
     """Keep the partitions that the delegate takes, numbered again from 0."""
     sizes = Counter(number for number in partition if number != CPU)
     order = list(sizes) if table.keep == "first" else [number for number, _ in sizes.most_common()]
-    kept = sorted(order[: table.most or None])
-    return tuple(kept.index(number) if number in kept else CPU for number in partition)
+    kept = {number: place for place, number in enumerate(sorted(order[: table.most or None]))}
+    return tuple(kept.get(number, CPU) for number in partition)

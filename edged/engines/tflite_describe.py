@@ -1,9 +1,9 @@
 """Whether a TFLite runtime that is installed here takes a model, found by loading it; the child of `tflite_tried`.
 
 `python -m edged.engines.tflite_describe FILE RUNTIME` loads the file and allocates its tensors, as a daemon does, and
-prints one JSON object: `partition`, for every op of the main graph the number of the piece that XNNPACK took it with,
--1 for the runtime's own kernels; null where that cannot be told. A file that the runtime refuses gives exit code 65 and
-the reason on standard error. No inference is run.
+prints one JSON object: `partition`, for every op of the main graph the number of the piece that XNNPACK took it with
+(see `tflite_partitions.partitions`); null where that cannot be told; `pieces`, how many there are. A file that the
+runtime refuses gives exit code 65 and the reason on standard error. No inference is run.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from edged.engines import tflite_file, tflite_partitions, tflite_runtime, tflite
 from edged.errors import BadDataError, EdgedError
 
 
-def load(model: bytes, name: str) -> tuple[int, ...] | None:
-    """Load a model with one runtime and return the partition of each op; None where file and runtime do not agree.
+def load(model: bytes, name: str) -> tuple[tuple[int, ...] | None, int]:
+    """Load a model with one runtime; return the partition of each op, None where that is not told, and their number.
 
     Raises UnavailableError when the runtime cannot be imported; ValueError, RuntimeError or MemoryError as the runtime
     does when it refuses the model.
@@ -27,9 +27,9 @@ def load(model: bytes, name: str) -> tuple[int, ...] | None:
     # Only now are ops of TensorFlow missed, and shapes that do not go together found out.
     interpreter.allocate_tensors()
     try:
-        return tflite_partitions.partitions(interpreter, tflite_file.read(model).graphs[0].ops)
+        return tflite_partitions.partitions(interpreter, tflite_file.read(model).graphs[0])
     except ValueError:
-        return None
+        return None, 0
 
 
 def main(argv: list[str]) -> int:
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     childprocess.die_with_parent()
     path, name = argv
     try:
-        partition = load(Path(path).read_bytes(), name)
+        partition, pieces = load(tflite_file.content(Path(path)), name)
     except EdgedError as exc:
         return _refuse(str(exc), exc.exit_code)
     except OSError as exc:
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     # SystemError: tflite-runtime on numpy 2
     except (ValueError, RuntimeError, SystemError, MemoryError) as exc:
         return _refuse(tflite_words.why(exc), BadDataError.exit_code)
-    sys.stdout.write(json.dumps({"partition": partition}) + "\n")
+    sys.stdout.write(json.dumps({"partition": partition, "pieces": pieces}) + "\n")
     return 0
 
 

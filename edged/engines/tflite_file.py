@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from edged import magics
 from edged.engines import tflite_names
-from edged.engines.tflite_flatbuffer import Flatbuffer, Table
+from edged.engines.tflite_flatbuffer import Flatbuffer, Table, TooLargeError
+from edged.limits import MAX_FILE
+from edged.shown import clipped, shape, size
 
 _SCHEMA_VERSION = 3
 _ITEMSIZE: Mapping[str, int] = {
@@ -42,7 +45,8 @@ class Tensor:
 class Op:
     """An operator: builtin name in capitals (`CONV_2D`) or a custom op's own name; tensor indices, -1 for none.
 
-    activation: the fused activation in capitals (`RELU6`), "" where there is none.
+    activation: the fused activation in capitals (`RELU6`), "" where there is none. once: the number of the graph that
+    a CALL_ONCE runs, -1 for every other op.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Op:
     outputs: tuple[int, ...]
     custom: bool = False
     activation: str = ""
+    once: int = -1
 
     @property
     def flex(self) -> bool:
@@ -92,8 +97,27 @@ class ModelFile:
     versions: Mapping[str, int] = field(default_factory=dict)
 
 
+def content(path: Path) -> bytes:
+    """Return the bytes of a model file; neither a large file nor one that never ends is read before it is told.
+
+    Raises ValueError for what is no .tflite by its size, its kind or its first bytes; OSError when it cannot be read.
+    """
+    if kind := magics.special(path):
+        raise ValueError(kind)
+    with path.open("rb") as file:
+        head, held = file.read(magics.TFLITE_HEAD), path.stat().st_size
+        if not head:
+            raise ValueError("is empty")
+        if not magics.is_tflite(head):
+            raise ValueError("is no .tflite: its identifier is missing")
+        if held > MAX_FILE:
+            told = f"is {size(held)}, more than is read here"
+            raise TooLargeError(f"{told}: a .tflite has at most {size(MAX_FILE)}, and buffers behind it in large ones")
+        return head + file.read(MAX_FILE)
+
+
 def read(model: bytes) -> ModelFile:
-    """Read a .tflite. Raises ValueError saying what is wrong with it."""
+    """Read a .tflite. Raises ValueError saying what is wrong with it, TooLargeError where that is its size alone."""
     if not magics.is_tflite(model):
         raise ValueError("is no .tflite: its identifier is missing")
     file = Flatbuffer(model)
@@ -127,18 +151,18 @@ class _Buffers:
             self._held[place] = self._take(*place)
         return self._held[place]
 
-    def _take(self, at: int, size: int) -> bytes:
-        self._left -= size
+    def _take(self, at: int, length: int) -> bytes:
+        self._left -= length
         if self._left < 0:
             raise ValueError("is damaged: its buffers lie over each other")
-        return self._file.take(at, size)
+        return self._file.take(at, length)
 
 
 def _place(buffer: Table) -> tuple[int, int]:
     """Where a buffer's bytes stand: in its table, or, in large files, behind the flatbuffer."""
-    at, size = buffer.number(1, "Q", 0), buffer.number(2, "Q", 0)
+    at, length = buffer.number(1, "Q", 0), buffer.number(2, "Q", 0)
     # 1 stands for an offset that was never filled in.
-    return (at, size) if at > 1 else buffer.data(0)
+    return (at, length) if at > 1 else buffer.data(0)
 
 
 class _Code:
@@ -177,13 +201,13 @@ def _graph(table: Table, codes: list[_Code], buffers: _Buffers) -> Graph:
 def _tensor(table: Table, buffers: _Buffers) -> Tensor:
     if table.number(10, "I", 0):
         raise ValueError("keeps constants in another file")
-    shape = tuple(table.numbers(0, "<i4"))
+    dims = tuple(table.numbers(0, "<i4"))
     quantization = table.table(4)
     tensor = Tensor(
         name=table.text(3),
         dtype=tflite_names.tensor_type(table.number(1, "B", 0)),
-        shape=shape,
-        signature=tuple(table.numbers(7, "<i4")) or shape,
+        shape=dims,
+        signature=tuple(table.numbers(7, "<i4")) or dims,
         scales=tuple(quantization.numbers(2, "<f4")) if quantization else (),
         zero_points=tuple(quantization.numbers(3, "<i8")) if quantization else (),
         axis=quantization.number(6, "i", 0) if quantization else 0,
@@ -197,13 +221,13 @@ def _tensor(table: Table, buffers: _Buffers) -> Tensor:
 def _check(tensor: Tensor, *, sparse: bool) -> None:
     """Refuse what no runtime can use, so that who reads a tensor can rely on it."""
     if not all(map(math.isfinite, tensor.scales)):
-        raise ValueError(f"is damaged: tensor {tensor.name!r} has a scale that is no finite number")
+        raise ValueError(f"is damaged: tensor {clipped(tensor.name)!r} has a scale that is no finite number")
     if tensor.scales and len(tensor.zero_points) not in (1, len(tensor.scales)):
-        raise ValueError(f"is damaged: tensor {tensor.name!r} has other numbers of scales and zero points")
-    size = _ITEMSIZE.get(tensor.dtype, 0)
-    if size and tensor.data and not sparse and len(tensor.data) != size * math.prod(tensor.shape):
-        shape = "x".join(map(str, tensor.shape)) or "scalar"
-        raise ValueError(f"is damaged: {len(tensor.data)} bytes for tensor {tensor.name!r}, {tensor.dtype} {shape}")
+        raise ValueError(f"is damaged: tensor {clipped(tensor.name)!r} has other numbers of scales and zero points")
+    item = _ITEMSIZE.get(tensor.dtype, 0)
+    if item and tensor.data and not sparse and len(tensor.data) != item * math.prod(tensor.shape):
+        what = f"tensor {clipped(tensor.name)!r}, {tensor.dtype} {clipped(shape(tensor.shape))}"
+        raise ValueError(f"is damaged: {len(tensor.data)} bytes for {what}")
 
 
 def _op(table: Table, codes: list[_Code], tensors: int) -> Op:
@@ -218,6 +242,7 @@ def _op(table: Table, codes: list[_Code], tensors: int) -> Op:
         outputs=_indices(table, 2, tensors, least=-1),
         custom=code.custom,
         activation=_activation(table),
+        once=_once(table),
     )
 
 
@@ -225,6 +250,11 @@ def _activation(op: Table) -> str:
     slot = tflite_names.ACTIVATION_SLOTS.get(op.number(3, "B", 0))
     options = None if slot is None else op.table(4)
     return "" if slot is None or options is None else tflite_names.activation(options.number(slot, "B", 0))
+
+
+def _once(op: Table) -> int:
+    options = op.table(4) if op.number(3, "B", 0) == tflite_names.CALL_ONCE_OPTIONS else None
+    return -1 if options is None else options.number(0, "i", 0)
 
 
 def _indices(table: Table, slot: int, tensors: int, least: int = 0) -> tuple[int, ...]:
@@ -240,7 +270,7 @@ def _index(index: int, tensors: int, least: int = 0) -> int:
 def _signature(table: Table, graphs: tuple[Graph, ...]) -> FileSignature:
     key, number = table.text(2), table.number(4, "I", 0)
     if number >= len(graphs):
-        raise ValueError(f"is damaged: signature {key!r} is of graph {number} of {len(graphs)}")
+        raise ValueError(f"is damaged: signature {clipped(key)!r} is of graph {number} of {len(graphs)}")
     tensors = len(graphs[number].tensors)
     return FileSignature(key, _names(table, 0, tensors), _names(table, 1, tensors), number)
 

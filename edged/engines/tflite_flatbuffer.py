@@ -20,12 +20,17 @@ _BUDGET_PER_BYTE, _BUDGET_FLOOR, _BUDGET_CEILING = 4, 1 << 12, 1 << 26
 _TABLE_PRICE = 32
 
 
+class TooLargeError(ValueError):
+    """A file that may be in order, and is more than is read here."""
+
+
 class Flatbuffer:
     """The bytes of a file and what reading them may still cost. Every method raises ValueError at what is damaged."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
-        self._budget = min(_BUDGET_PER_BYTE * len(content) + _BUDGET_FLOOR, _BUDGET_CEILING)
+        own = _BUDGET_PER_BYTE * len(content) + _BUDGET_FLOOR
+        self._budget, self._large = min(own, _BUDGET_CEILING), own > _BUDGET_CEILING
 
     def root(self) -> Table:
         """Return the root table."""
@@ -42,8 +47,10 @@ class Flatbuffer:
             raise ValueError(f"is cut short or damaged: byte {at + size} of {len(self.content)} is asked for")
 
     def pay(self, price: int) -> None:
-        """Take from the budget."""
+        """Take from the budget. Raises TooLargeError where a file of that size could honestly need more."""
         self._budget -= price
+        if self._budget < 0 and self._large:
+            raise TooLargeError("is too large to be read here: its tensors, ops and names are too many")
         if self._budget < 0:
             raise ValueError("is damaged: its parts refer to each other more often than a file of its size can")
 

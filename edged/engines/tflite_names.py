@@ -74,6 +74,7 @@ ACTIVATION_SLOTS: Mapping[int, int] = {
     71: 0,  # UnidirectionalSequenceLSTMOptions
     106: 4,  # Conv3DOptions
 }
+CALL_ONCE_OPTIONS = 103
 CUSTOM = _OPERATORS.index("CUSTOM")
 
 

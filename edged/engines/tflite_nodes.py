@@ -14,7 +14,8 @@ Kind = Literal["int8", "int16", "float", "hybrid", "other"]
 FLOATS = frozenset({"float16", "float32", "float64", "bfloat16"})
 # One byte or less for each value.
 NARROW = frozenset({"int8", "uint8", "int4", "uint4", "int2"})
-_STATE = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
+# What is only read is a constant.
+_ASSIGN = ("ASSIGN_VARIABLE", "FlexAssign")
 # They cross the border between the kinds, and belong to neither side of it.
 _BORDER = frozenset({"QUANTIZE", "DEQUANTIZE"})
 # They ask for a tensor's shape alone.
@@ -85,10 +86,16 @@ def counts(model: ModelFile) -> Mapping[str, int]:
 
 
 def stateful(model: ModelFile) -> bool:
-    """Whether an answer may depend on earlier requests: it keeps variables, or tensors that outlive an inference."""
-    if _STATE & set(model.versions):
-        return True
-    return any(tensor.variable for graph in model.graphs for tensor in graph.tensors)
+    """Whether an answer may depend on earlier requests: an op writes a variable, or has a tensor that outlives a run.
+
+    What a CALL_ONCE runs gives variables their first values and is no state.
+    """
+    first = {op.once for graph in model.graphs for op in graph.ops if op.once >= 0}
+    return any(_writes(op, graph) for at, graph in enumerate(model.graphs) if at not in first for op in graph.ops)
+
+
+def _writes(op: Op, graph: Graph) -> bool:
+    return op.name.startswith(_ASSIGN) or any(t.variable for t in _tensors((*op.inputs, *op.outputs), graph))
 
 
 def constants(model: ModelFile) -> Iterator[Tensor]:

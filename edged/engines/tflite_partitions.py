@@ -16,24 +16,26 @@ from edged.engines import tflite_delegated
 from edged.engines.tflite_delegated import Node
 from edged.engines.tflite_file import Graph, Op
 
-CPU = -1
+CPU, UNTOLD = -1, -2
 _LEFT_OUT = -1
 _BRANCHING = frozenset({"IF", "WHILE", "CALL_ONCE"})
 
 
-def partitions(interpreter: Any, graph_ops: Sequence[Op]) -> tuple[int, ...]:
-    """Return for every op of the main graph the number of the partition that took it, or -1 for the CPU.
+def partitions(interpreter: Any, graph: Graph) -> tuple[tuple[int, ...], int]:
+    """Return for every op of the main graph the number of the partition that took it, and how many there are.
 
+    -1 stands for the CPU, -2 for an op that a partition may hold or not: the runtime does not tell.
     interpreter: of either runtime, with any delegates, after allocate_tensors and without preserve_all_tensors, which
-    turns delegation off or cuts it op by op. graph_ops: the main graph of the same file, in order.
+    turns delegation off or cuts it op by op. graph: the main graph of the same file.
     Raises ValueError when the runtime lists other ops than the file.
     """
     nodes = tflite_delegated.listed(interpreter)
     own = tflite_delegated.own(nodes)
-    if len(own) != len(graph_ops) or not all(_same(nodes[place], op) for place, op in zip(own, graph_ops, strict=True)):
+    if len(own) != len(graph.ops) or not all(_same(nodes[place], op) for place, op in zip(own, graph.ops, strict=True)):
         raise ValueError("the runtime lists other ops than the file holds")
     taken = tflite_delegated.taken(nodes)
-    return tuple(taken.get(place, CPU) for place in own)
+    told = dict.fromkeys(tflite_delegated.untold(nodes, taken, set(graph.outputs)), UNTOLD) | taken
+    return tuple(told.get(place, CPU) for place in own), len(tflite_delegated.delegates(nodes))
 
 
 def _same(node: Node, op: Op) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -121,4 +121,9 @@ class Kept:
 
 
 def _size(sample: Sample) -> int:
-    return sum(array.nbytes + _OVERHEAD for array in sample.values())
+    return held(array.nbytes for array in sample.values())
+
+
+def held(arrays: Iterable[int]) -> int:
+    """Return the bytes that a sample takes, as `max_bytes` counts them, from those of its arrays."""
+    return sum(count + _OVERHEAD for count in arrays)

@@ -1,11 +1,10 @@
-"""Samples → a .npz that appears whole or not at all. The same samples give the same bytes (no dates).
+"""Samples → a .npz, and back. The same samples give the same bytes (no dates).
 
 Arrays are written sample by sample: a recording may fill half of the memory, and is not copied to be written.
 """
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,12 +13,16 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from edged.errors import BadDataError, UsageError
+from edged import limits, npzread
+from edged.errors import BadDataError
+from edged.shown import plain
 
 Array = npt.NDArray[Any]
-# Where `edged convert --eval` looks for labels.
+# Where `edged convert --eval` looks for labels, and the names that it would take for them.
 LABELS = "y"
+LABEL_KEYS = (LABELS, "label", "labels")
 SUFFIX = ".npz"
+_NAME_BYTES = 65_535 - len(".npy")  # of a member, as ZIP counts them
 
 
 class Facts(NamedTuple):
@@ -34,75 +37,58 @@ def facts(sample: Mapping[str, Array]) -> dict[str, Facts]:
     return {name: Facts(array.dtype, array.shape) for name, array in sample.items()}
 
 
+def name_problem(name: str) -> str:
+    """Return why no array can have this name, or ""."""
+    try:
+        good = 0 < len(name.encode()) <= _NAME_BYTES and "\0" not in name
+    except UnicodeEncodeError:
+        good = False
+    return "" if good else f"{name[:40]!r} cannot be the name of an array: 1 to {_NAME_BYTES} bytes of UTF-8"
+
+
 def read(path: Path) -> dict[str, Array]:
     """Return the arrays of an earlier recording, each [count, …]; none when there is no file. Raises BadDataError."""
-    if not path.exists():
-        return {}
+    shown = plain(str(path))
     try:
-        # np.load leaves a file open that it opened itself and cannot read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            arrays = {str(name): found[name] for name in found.files}
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as exc:
-        raise BadDataError(str(path), f"cannot be read: {exc}") from exc
+        if not path.exists():
+            return {}
+        if not path.is_file():  # a pipe would be waited for
+            raise BadDataError(shown, "is not a regular file")
+        with path.open("rb") as file:
+            arrays = npzread.arrays(file, limits.available())
+    except OSError as exc:
+        raise BadDataError(shown, f"cannot be read: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise BadDataError(shown, f"cannot be read: {plain(str(exc))}") from exc
     if not arrays or len({len(array) if array.ndim else -1 for array in arrays.values()}) > 1:
-        raise BadDataError(str(path), "is no recording: its arrays hold different numbers of samples")
+        raise BadDataError(shown, "is no recording: its arrays hold different numbers of samples")
     return arrays
 
 
-class Output:
-    """The file to be. Made at the start, so that a place that cannot be written is known before an hour has passed.
+def misfit(found: Mapping[str, Facts], expected: Mapping[str, Facts]) -> str:
+    """Return in words why samples of `found` cannot go with those of a file that holds `expected`, or ""."""
+    return "" if found == expected else f"holds {_told(expected)}, the recording {_told(found)}"
 
-    replace: also where the file exists. Raises UsageError for a name that will not do, or a file that is there.
+
+def _told(arrays: Mapping[str, Facts]) -> str:
+    return ", ".join(f"{name!r} {dtype} {list(shape)}" for name, (dtype, shape) in sorted(arrays.items()))
+
+
+def write(file: IO[bytes], samples: Sequence[Mapping[str, Array]], before: Mapping[str, Array]) -> None:
+    """Write `samples` (at least one) after the samples of `before`.
+
+    before: name → [count, …], of the same names and shapes. Where the dtypes differ (names of classes, longer ones) the
+    one that holds both is written. Raises OSError.
     """
-
-    def __init__(self, path: Path, *, replace: bool) -> None:
-        if path.suffix != SUFFIX:
-            raise UsageError("-o", f"{path} must end in {SUFFIX}")
-        if path.exists() and not replace:
-            raise UsageError("-o", f"{path} exists", "--force replaces it, --append adds to it")
-        self._path, self._replace = path, replace
-        self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            self._file = self._part.open("xb")
-        except OSError as exc:
-            raise UsageError("-o", f"{path} cannot be written: {exc.strerror}") from exc
-
-    def __enter__(self) -> Output:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._part.unlink(missing_ok=True)
-
-    def write(self, samples: Sequence[Mapping[str, Array]], before: Mapping[str, Array]) -> None:
-        """Write `samples` (at least one) after the samples of `before`, and let the file appear.
-
-        before: name → [count, …], of the same names and shapes, in dtypes that those of `samples` can hold.
-        """
-        with zipfile.ZipFile(self._file, "w") as archive:
-            for name, (dtype, shape) in facts(samples[0]).items():
-                old = [before[name].astype(dtype, copy=False)] if name in before else []
-                count = len(samples) + sum(map(len, old))
-                # ZipInfo without a date is of 1980: no clock gets into the file.
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                    _write_header(member, dtype, (count, *shape))
-                    _write_data(member, [*old, *(sample[name] for sample in samples)])
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._appear()
-
-    def _appear(self) -> None:
-        if self._replace:
-            self._part.replace(self._path)
-            return
-        try:
-            os.link(self._part, self._path)  # unlike a rename it never replaces a file
-        except FileExistsError as exc:
-            kept = self._path.with_name(f"{self._path.stem}.{os.getpid()}{SUFFIX}")
-            self._part.replace(kept)
-            raise BadDataError(str(self._path), "appeared meanwhile", f"the recording is in {kept}") from exc
-        except OSError:  # a file system without links (FAT)
-            self._part.replace(self._path)
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, (dtype, shape) in facts(samples[0]).items():
+            old = [before[name]] if name in before else []
+            written = np.result_type(dtype, *(array.dtype for array in old))
+            count = len(samples) + sum(map(len, old))
+            # ZipInfo without a date is of 1980: no clock gets into the file.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                _write_header(member, written, (count, *shape))
+                _write_data(member, written, [*old, *(sample[name] for sample in samples)])
 
 
 def _write_header(member: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -112,6 +98,7 @@ def _write_header(member: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...
     np.lib.format.write_array_header_1_0(member, header)  # type: ignore[no-untyped-call]
 
 
-def _write_data(member: IO[bytes], arrays: Iterable[Array]) -> None:
+def _write_data(member: IO[bytes], dtype: np.dtype[Any], arrays: Iterable[Array]) -> None:
     for array in arrays:
-        member.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        # What is there in the right dtype is not copied.
+        member.write(np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data)

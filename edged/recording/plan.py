@@ -16,7 +16,8 @@ from edged.bundle import Signature, TensorSpec
 from edged.checks import hint
 from edged.config import Config, ModelConfig, StreamConfig
 from edged.errors import BadDataError, ConfigError, RequestError, UnavailableError, UsageError
-from edged.recording.source import Arrays, Payloads, Source, Windows
+from edged.recording import npzfile
+from edged.recording.source import Arrays, Payloads, Requests, Source, Windows
 from edged.transports.base import Subscription
 
 # The name of an array where no bundle and no person tells it; a model with one input takes any.
@@ -27,7 +28,10 @@ _IMAGES = ("jpeg", "png")
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """The command line's part of it. shapes: input name ("" where none was given) → shape with the batch."""
+    """The command line's part of it. shapes: input name ("" where none was given) → shape with the batch.
+
+    dtype: "" where none was given: float32.
+    """
 
     stream: str = ""
     topic: str = ""
@@ -35,7 +39,7 @@ class Wish:
     codec: str = ""
     name: str = ""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    dtype: str = "float32"
+    dtype: str = ""
 
     @property
     def payloads(self) -> bool:
@@ -63,7 +67,28 @@ def make(config: Config, wish: Wish) -> Plan:
     """Raises UsageError for wishes that do not go together, ConfigError where the configuration cannot serve them."""
     if wish.topic and (problem := filters.problem(wish.topic)):
         raise UsageError("--topic", problem)
-    return _payloads(config, wish) if wish.payloads else _windows(config, wish)
+    _check_names(wish)
+    if wish.dtype and (not wish.payloads or not wish.shapes):
+        what = "says what payloads of --shape hold: windows are float32" if not wish.payloads else "needs --shape"
+        raise UsageError("--dtype", what)
+    if wish.model:
+        _model(config, wish.model)
+    made = _payloads(config, wish) if wish.payloads else _windows(config, wish)
+    for name in made.names:
+        if problem := npzfile.name_problem(name):
+            raise BadDataError("the bundle's input", problem)
+    return made
+
+
+def _check_names(wish: Wish) -> None:
+    for option, name in (("--input", wish.name), *(("--shape", name) for name in wish.shapes)):
+        if name in npzfile.LABEL_KEYS:
+            what = f"{name!r} is a name that `edged convert --eval` takes for labels"
+            raise UsageError(option, what, "a model with one input takes any name")
+        if name and (problem := npzfile.name_problem(name)):
+            raise UsageError(option, problem)
+    if wish.name and any(name for name in wish.shapes):
+        raise UsageError("--input", "and --shape both name the array", "give the name once")
 
 
 def _windows(config: Config, wish: Wish) -> Plan:
@@ -117,20 +142,26 @@ def _payloads(config: Config, wish: Wish) -> Plan:
         raise UsageError("--stream", "records windows: it does not go with --codec and --model")
     if not wish.topic and not wish.model:
         raise UsageError("--topic", "is not given", "which topics carry the payloads; or --model, for its requests")
-    topic = wish.topic or topics.device(config.device, "req", wish.model, "#")
     if wish.codec:
         _check_codec(wish.codec)
-    what = "payloads" if wish.topic else f"requests to model {wish.model}"
-    asked = Subscription(topic, 1)
+    source, notes = _payload_source(config, wish)
+    names = tuple(source.facts) or (wish.name or UNNAMED,)
+    if wish.topic:
+        return Plan("payloads", Subscription(wish.topic, 1), wish.topic, source, names, notes=notes)
+    model = _model(config, wish.model)
+    topic = topics.device(config.device, "req", model.name, "#")
+    requests = Requests(source, config.replies, model.queue.max_bytes)
+    return Plan(f"requests to model {model.name}", Subscription(topic, 1), topic, requests, names, notes=notes)
+
+
+def _payload_source(config: Config, wish: Wish) -> tuple[Payloads | Arrays, tuple[str, ...]]:
+    """Return what reads the payloads, and what there is to say of them."""
     signature, trouble = _wanted_signature(config, wish)
     if signature is not None:
-        source = Payloads(_usable(signature, wish), wish.codec or None)
-        names = tuple(spec.name for spec in signature.inputs)
-        return Plan(what, asked, topic, source, names, notes=_quantized_notes(signature))
+        return Payloads(_usable(signature, wish), wish.codec or None), _quantized_notes(signature)
     if wish.codec != "npy":
         raise UsageError("--shape", f"is needed: {trouble}", "the input's shape with the batch, as --shape x=1,100,6")
-    name = wish.name or UNNAMED
-    return Plan(what, asked, topic, Arrays(name), (name,))
+    return Arrays(wish.name or UNNAMED), ()
 
 
 def _usable(signature: Signature, wish: Wish) -> Signature:
@@ -142,11 +173,17 @@ def _usable(signature: Signature, wish: Wish) -> Signature:
 def _wanted_signature(config: Config, wish: Wish) -> tuple[Signature | None, str]:
     if wish.shapes:
         named = wish.shapes.items()
-        specs = [_spec(name or wish.name or UNNAMED, wish.dtype, shape) for name, shape in named]
+        specs = [_spec(name or wish.name or UNNAMED, wish.dtype or "float32", shape) for name, shape in named]
         return Signature(tuple(specs), ()), ""
     names = [model.name for model in config.models]
     name = wish.model or (names[0] if len(names) == 1 and not wish.name else "")
-    return _signature(_model(config, name)) if name else (None, f"which of the models {', '.join(names)} is not said")
+    if not name:
+        return None, f"which of the models {', '.join(names)} is not said"
+    signature, trouble = _signature(_model(config, name))
+    if signature is not None and wish.name and [spec.name for spec in signature.inputs] != [wish.name]:
+        inputs = ", ".join(spec.name for spec in signature.inputs)
+        raise UsageError("--input", f"model {name} names its inputs itself: {inputs}", "leave it out")
+    return signature, trouble
 
 
 def _quantized_notes(signature: Signature) -> tuple[str, ...]:

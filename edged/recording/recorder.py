@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from edged.filters import matches
 from edged.recording.keep import Kept, Sample
-from edged.recording.npzfile import Facts, facts
+from edged.recording.npzfile import Facts, facts, misfit
 from edged.recording.source import Source
 from edged.transports.base import Message
 
@@ -36,22 +36,16 @@ class Recorder:
         else:
             self.other += 1
 
+    def interrupted(self) -> None:
+        """Say that the connection was lost; on the transport's thread."""
+        self.source.interrupted()
+
     def _take(self, key: str, sample: Sample) -> None:
         if self.full.is_set():  # by a sample before this one in the same message
             return
         if self._expected and not self.kept.count:
-            self.misfit = _misfit(facts(sample), self._expected)
+            self.misfit = misfit(facts(sample), self._expected)
         if not self.misfit:
             self.kept.offer(key, sample)
         if self.misfit or self.kept.full:
             self.full.set()
-
-
-def _misfit(found: Mapping[str, Facts], expected: Mapping[str, Facts]) -> str:
-    if found == expected:
-        return ""
-    return f"holds {_told(expected)}, the recording {_told(found)}"
-
-
-def _told(arrays: Mapping[str, Facts]) -> str:
-    return ", ".join(f"{name!r} {dtype} {list(shape)}" for name, (dtype, shape) in sorted(arrays.items()))

@@ -3,6 +3,7 @@
 Windows   what a stream of the daemon would feed its model: the same code cuts them
 Payloads  what a request carries: the same codecs read it, into arrays of the model's inputs
 Arrays    .npy payloads of a model that is not known: the first one decides dtype and shape
+Requests  of Payloads or Arrays those that the daemon would run: its own intake sorts them
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import numpy as np
 from edged import codecs, npyformat, quant, topics
 from edged.bundle import Signature, TensorSpec
 from edged.codecs.common import all_finite
+from edged.config import RepliesConfig
 from edged.config_streams import StreamConfig
 from edged.errors import RequestError
+from edged.intake import REFUSALS, Intake
 from edged.recording.keep import Array, Sample
-from edged.recording.npzfile import facts
-from edged.request import Request
+from edged.recording.npzfile import Facts, facts
+from edged.replies import ReplyMemory
+from edged.request import OnSent, Request
 from edged.shown import plain
 from edged.streams import Stream
 from edged.streams.samples import Bad, Columns, decoder
@@ -35,12 +39,19 @@ OnSample = Callable[[str, Sample], None]
 
 
 class Source(Protocol):
-    """Turns messages into samples. reasons: why some could not be used, with their topics; at most `MAX_REASONS`."""
+    """Turns messages into samples. reasons: why some could not be used, with their topics; at most `MAX_REASONS`.
+
+    facts: dtype and shape of each array; {} where the first message will decide.
+    """
 
     reasons: list[str]
+    facts: Mapping[str, Facts]
 
     def take(self, message: Message, on_sample: OnSample) -> None:
         """Call `on_sample(key, sample)` for every sample that the message completes; never raises."""
+
+    def interrupted(self) -> None:
+        """Messages may be missing from here on: the connection was lost. On the transport's thread, as `take`."""
 
     def counters(self) -> dict[str, int]:
         """Counters since start, among them `bad` (not usable) and `retained` (stale values, ignored)."""
@@ -52,6 +63,19 @@ def _note(reasons: list[str], topic: str, reason: str) -> None:
         reasons.append(told)
 
 
+class _Cutter(Stream):
+    """The daemon's stream, for somebody who keeps what it cuts: no window may hide that messages are missing."""
+
+    def restart(self) -> int:
+        """Begin every window anew, unless the samples' own numbers show what is missing; returns how many had begun."""
+        if self._columns.seq is not None:
+            return 0
+        begun = [known.window for known in self._keys.values() if known.window.begun]
+        for window in begun:
+            window.restart()
+        return len(begun)
+
+
 class Windows:
     """The windows of a stream, as float arrays of `spec`'s name and shape. Raises ValueError when it does not fit."""
 
@@ -59,10 +83,12 @@ class Windows:
         self._requests: list[Request] = []
         # Its answers would go nowhere, and it is never given any.
         submit = self._requests.append
-        self._stream = Stream(config, Signature((spec,), ()), device, submit, lambda *_: False, 1)
+        self._stream = _Cutter(config, Signature((spec,), ()), device, submit, lambda *_: False, 1)
         self._decode = decoder(config.decode, Columns.of(config.fields, config.seq, config.time))
         self._spec, self._bad, self._no_key = spec, 0, f"the topic has no usable level {config.key_level}"
+        self._interrupted = 0
         self.reasons: list[str] = []
+        self.facts: Mapping[str, Facts] = {spec.name: Facts(spec.wire_dtype, spec.shape)}
 
     def take(self, message: Message, on_sample: OnSample) -> None:
         """Give the message to the stream, and what the stream would submit to `on_sample`."""
@@ -78,18 +104,24 @@ class Windows:
             _note(self.reasons, message.topic, next(found, self._no_key))
         self._bad = bad
 
+    def interrupted(self) -> None:
+        """Throw away the windows that have begun: those of before and after would be patched together."""
+        self._interrupted += self._stream.restart()
+
     def counters(self) -> dict[str, int]:
-        """Return what the stream counted."""
+        """Return what the stream counted, and `interrupted`: windows thrown away at a lost connection."""
         stats = self._stream.stats()
-        return {name: stats[name] for name in ("bad", "retained", *_STREAM_COUNTERS)}
+        counts = {name: stats[name] for name in ("bad", "retained", *_STREAM_COUNTERS)}
+        return {**counts, "interrupted": self._interrupted}
 
 
 class _Messages:
-    """What the other two share: one message is one sample or none."""
+    """What the next two share: one message is one sample or none."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts_: Mapping[str, Facts]) -> None:
         self._counts = Counter({"bad": 0, "retained": 0})
         self.reasons: list[str] = []
+        self.facts = facts_
 
     def take(self, message: Message, on_sample: OnSample) -> None:
         """Read one sample from the message."""
@@ -103,6 +135,9 @@ class _Messages:
             _note(self.reasons, message.topic, exc.message if isinstance(exc, RequestError) else str(exc))
         else:
             on_sample(_key(message.topic), sample)
+
+    def interrupted(self) -> None:
+        """Nothing is patched: a message is whole."""
 
     def counters(self) -> dict[str, int]:
         """Return the counters."""
@@ -124,7 +159,7 @@ class Payloads(_Messages):
     """Requests to a model, read by the codec that is named, else by the one that each message names."""
 
     def __init__(self, signature: Signature, codec: str | None) -> None:
-        super().__init__()
+        super().__init__({spec.name: Facts(_recorded(spec), spec.shape) for spec in signature.inputs})
         self._signature, self._codec = signature, codec
 
     def _read(self, message: Message) -> dict[str, Array]:
@@ -134,9 +169,13 @@ class Payloads(_Messages):
         return {spec.name: _real(array, spec) for spec, array in zip(specs, into, strict=True)}
 
 
+def _recorded(spec: TensorSpec) -> np.dtype[Any]:
+    return np.dtype(np.float32) if spec.scale and spec.wire_dtype.kind != "f" else spec.wire_dtype
+
+
 def _real(array: Array, spec: TensorSpec) -> Array:
     """Return the values the model was trained on: quantized ones as real numbers."""
-    return quant.dequantize(array, spec) if spec.scale and array.dtype.kind != "f" else array
+    return array if array.dtype == _recorded(spec) else quant.dequantize(array, spec)
 
 
 def _named_codec(message: Message) -> str:
@@ -154,9 +193,9 @@ class Arrays(_Messages):
     """One .npy stream a message, under one name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__()
+        super().__init__({})
         self._name = name
-        self._first: Mapping[str, Any] = {}
+        self._first: Mapping[str, Facts] = {}
 
     def _read(self, message: Message) -> dict[str, Array]:
         view, rest = npyformat.read_array(memoryview(message.payload))
@@ -171,3 +210,54 @@ class Arrays(_Messages):
             (dtype, shape), first = found[self._name], self._first[self._name]
             raise ValueError(f"{dtype} {list(shape)}, the first was {first.dtype} {list(first.shape)}")
         return sample
+
+
+class Requests:
+    """The requests that the daemon would run, each once, read by `source`.
+
+    replies: bounds of the memory that knows a repeat. max_bytes: what is larger never enters the model's queue.
+    """
+
+    def __init__(self, source: Payloads | Arrays, replies: RepliesConfig, max_bytes: int) -> None:
+        self._source, self._max_bytes, self._rejected = source, max_bytes, 0
+        self._requests: list[Request] = []
+        self._errors: list[str] = []
+        memory = ReplyMemory(replies.memory_bytes, replies.memory_s)
+        # Nothing is answered, so no deadline matters.
+        self._intake = Intake(self._requests.append, self._publish, memory, lambda _: 1)
+        self.reasons, self.facts = source.reasons, source.facts
+
+    def take(self, message: Message, on_sample: OnSample) -> None:
+        """Read the request if the daemon would run it, else count why not."""
+        before = self._refused()
+        self._intake.on_message(message)
+        for request in self._requests:
+            if request.size > self._max_bytes:
+                self._errors.append(f"{request.size} bytes, the model's queue holds {self._max_bytes} in all")
+            else:
+                self._source.take(message, on_sample)
+        self._requests.clear()
+        self._rejected += len(self._errors)
+        refused = [REFUSALS[reason] for reason, count in self._refused().items() if count > before[reason]]
+        for reason in (*self._errors, *refused):
+            _note(self.reasons, message.topic, reason)
+        self._errors.clear()
+
+    def interrupted(self) -> None:
+        """Nothing is patched: a request is whole."""
+
+    def counters(self) -> dict[str, int]:
+        """Return the counters; `repeats`, and `refused_*`: nobody could be answered, for the intake's reasons."""
+        counts, taken = self._source.counters(), self._intake.counters
+        refused = {f"refused_{reason}": count for reason, count in self._refused().items()}
+        mine = {"bad": counts["bad"] + self._rejected, "retained": taken["refused_retained"]}
+        return {**counts, **mine, "repeats": taken["repeats"], **refused}
+
+    def _refused(self) -> dict[str, int]:
+        counts = self._intake.counters
+        return {reason: counts[f"refused_{reason}"] for reason in REFUSALS if reason != "retained"}
+
+    def _publish(self, reply: Message, _on_sent: OnSent | None) -> bool:
+        """What the intake answers by itself is an error."""
+        self._errors.append(RequestError.from_json(bytes(reply.payload)).message)
+        return True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -52,6 +54,28 @@ def test_version_and_help() -> None:
     assert edged().returncode == 2
     assert edged("check").returncode == 2
     assert edged("--nonsense").returncode == 2
+
+
+@pytest.mark.parametrize("closed", [c for n in (1, 2, 3) for c in itertools.combinations((0, 1, 2), n)], ids=str)
+def test_standard_streams_that_are_closed(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    """In every combination: the codes are those of open ones, what is open says what it says, and never a traceback.
+
+    No file that a command opens takes the place of one of them: what is meant for a terminal would be written into it.
+    """
+    tinymodel.write_dense_bundle(tmp_path / "dense")
+    gone = " ".join(f"{number}>&-" for number in closed)
+    for arguments, code in (
+        (("inspect", tmp_path / "dense"), 0), (("sample", "minimal"), 0), (("--help",), 0),
+        (("inspect", tmp_path / "none"), 65), (("run", "-c", tmp_path / "none"), 78), (("nonsense",), 2),
+    ):  # fmt: skip
+        command = shlex.join([sys.executable, "-m", "edged", *map(str, arguments)])
+        done = subprocess.run(
+            ["sh", "-c", f"{command} {gone}"], capture_output=True, text=True, check=False, timeout=60
+        )
+        whole = edged(*arguments)
+        assert (done.returncode, whole.returncode) == (code, code)
+        assert done.stdout == ("" if 1 in closed else whole.stdout)
+        assert done.stderr == ("" if 2 in closed else whole.stderr)
 
 
 def test_the_way_to_run_is_short() -> None:

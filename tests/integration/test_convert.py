@@ -170,15 +170,14 @@ def test_a_model_the_converter_would_strip_keeps_its_weights(tmp_path: Path) -> 
     assert "runs on: " in done.stdout
 
 
-@pytest.mark.parametrize(("factor", "says"), [(255.0, "agreement"), (0.0, "the same answer for every sample")])
-def test_wrong_calibration_fails_its_gate_and_leaves_nothing(tmp_path: Path, factor: float, says: str) -> None:
-    """Calibrated on unscaled or empty data the model is broken: exit 65, the figure named, only the report left."""
-    np.savez(tmp_path / "train.npz", inputs=X * np.float32(factor))
+def test_wrong_calibration_fails_its_gate_and_leaves_nothing(tmp_path: Path) -> None:
+    """Calibrated on unscaled data the model is broken: exit 65, the figure named, only the report left."""
+    np.savez(tmp_path / "train.npz", inputs=X * np.float32(255))
     np.savez(tmp_path / "test.npz", inputs=TEST)
     data = ["--calibration", "train.npz", "--eval", "test.npz"]
     done = convert(tmp_path, "dense", "-o", "out", "--quantize", "int8", *data, ok=False)
     assert done.returncode == 65
-    assert says in done.stderr
+    assert "agreement" in done.stderr
     assert "0.95" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "out-refused.html", "out-refused.json", "test.npz", "train.npz",
@@ -195,7 +194,7 @@ def test_two_inputs_are_bound_by_name_and_a_function_calibrates(tmp_path: Path) 
         "import numpy as np\n"
         "def rows():\n"
         "    for i in range(120):\n"
-        "        yield {'a': np.float32([i % 7]), 'z': np.float32([10 + i % 5])}\n"
+        "        yield {'a': np.float32([i % 7]), 'z': np.float32([10 + i // 3 % 5])}\n"
     )
     data = ["--calibration", "data:rows", "--quantize", "int8", "--io", "quantized"]
     convert(tmp_path, "two", "-o", "out", *data)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import json
+import os
+import shutil
 import signal
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import require, tflitefiles, tinymodel
@@ -59,22 +65,26 @@ def test_inspect_tells_counts_from_versions(tmp_path: Path) -> None:
 
 
 def test_inspect_a_bundle_whose_model_nobody_can_read(tmp_path: Path) -> None:
-    """The bundle is as its hashes say, and is shown; only the model's own facts are missing, with the reason."""
+    """The hashes agree, the bundle is shown, and yet it is bad data: first of all, and in the exit code."""
     made = bundle.read(tinymodel.write_dense_bundle(tmp_path / "dense"))
     bundle.write(tmp_path / "half", made.manifest, {bundle.MODEL: made.model[:100]})
     done = edged("inspect", tmp_path / "half")
-    assert done.returncode == 0
+    assert (done.returncode, done.stderr.count("\n")) == (65, 1)
+    assert done.stdout.startswith("contradiction")
     assert "not counted: the model is cut short or damaged" in done.stdout
     facts = json.loads(edged("inspect", tmp_path / "half", "--json").stdout)
+    assert "is cut short or damaged" in facts["contradictions"][0]
     assert (facts["operators"], facts["model"]) == (None, None)
     assert facts["refused"].startswith("the model is cut short or damaged")
 
 
 def test_inspect_sends_no_escapes_to_the_terminal(tmp_path: Path) -> None:
-    """A bundle of others may be called anything; what moves a cursor or changes colours is left out."""
-    tinymodel.write_dense_bundle(tmp_path / "dense", name="den\x1b[31m\x9bse\r")
-    done = edged("inspect", tmp_path / "dense")
-    assert "den[31mse version 1" in done.stdout
+    """A tensor of others may be called anything; what moves a cursor or changes colours is left out."""
+    named = tinymodel.dense_model().replace(b"x\0\0\0", b"\x1b\0\0\0")
+    (tmp_path / "m.tflite").write_bytes(named)
+    assert b"\x1b" in named
+    done = edged("inspect", tmp_path / "m.tflite")
+    assert done.returncode == 0
     assert not any(c in done.stdout for c in "\x1b\x9b\r")
 
 
@@ -179,9 +189,10 @@ def test_inspect_names_the_op_version_that_a_runtime_lacks(tmp_path: Path) -> No
     assert old["lacks"][0].startswith("FULLY_CONNECTED version 12")
     if old["how"] == "loaded":
         assert "FULLY_CONNECTED" in old["reason"]
-    assert "does not load it: it lacks FULLY_CONNECTED version 12" in edged("inspect", path).stdout.replace(
-        " by its op versions (not installed here)", ""
-    )
+    words = "does not load it: " if old["how"] == "loaded" else "lacks its ops by the table, and was not tried"
+    told = edged("inspect", path).stdout
+    assert words in told
+    assert "it lacks FULLY_CONNECTED version 12" in told
 
 
 def test_a_delegate_by_its_document(tmp_path: Path) -> None:
@@ -219,7 +230,11 @@ def test_inspect_without_any_runtime(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert [one["loads"] for one in facts["runtimes"]] == [True, True]
         assert {one["how"] for one in facts["delegates"]} == {"documented"}
         assert [one["delegate"] for one in facts["delegates"]].count("xnnpack") == 2
-    assert "loads it by its op versions (not installed here)" in shown(bare, capsys, as_json=False)
+    text = shown(bare, capsys, as_json=False)
+    assert "has its ops by the table, and was not tried (not installed here)" in text
+    assert [f"xnnpack ({runtime.name}), documented: at most" in text for runtime in tflite_runtime.RUNTIMES] == [
+        True
+    ] * 2
 
 
 def test_inspect_with_tflite_runtime_alone(
@@ -236,6 +251,146 @@ def test_inspect_with_tflite_runtime_alone(
         "ai-edge-litert": "table",
         "tflite-runtime": "loaded",
     }
+
+
+def rewritten(path: Path, model: bytes, **change: object) -> Path:
+    """The dense bundle with another model, under the hash of that one, and with changes to its manifest."""
+    made = bundle.read(tinymodel.write_dense_bundle(path.with_name("whole")))
+    bundle.write(path, dataclasses.replace(made.manifest, **change), {bundle.MODEL: model})
+    return path
+
+
+def checked(tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """`edged check` of a configuration with the bundle `b`."""
+    text = "device: box\nbroker: {url: mqtt://127.0.0.1}\nmodels:\n  - {name: m, bundle: b}\n"
+    (tmp_path / "edged.yaml").write_text(text)
+    return edged("check", "-c", tmp_path / "edged.yaml")
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "says"),
+    [
+        (lambda: b"junk", {}, "model.tflite is no .tflite: its identifier is missing"),
+        (tinymodel.difference_model, {}, "model.tflite has the inputs a, b, the manifest x"),
+        (tinymodel.int8_model, {}, "input 'x' is int8 1x8, scale 0.05, zero point 3, the manifest says float32 1x3"),
+        (tinymodel.int8_model, {}, "quantize is none, and model.tflite has 1 int8 op"),
+        (tinymodel.dense_model, {"quantize": "int8"}, "quantize is int8, and most ops of model.tflite are float"),
+        (lambda: tinymodel.dense_model().replace(b"x\0\0\0", b"\n\0\0\0"), {}, "has the inputs , the manifest x"),
+        (tinymodel.dense_model, {"stateful": True}, "does not keep state from one inference to the next"),
+        (tinymodel.dense_model, {"signature": "other"}, "has no signature 'other': it has serving_default"),
+        (
+            tinymodel.dense_model,
+            {"requirements": bundle.Requirements(ops={"FULLY_CONNECTED": 9})},
+            "other versions of operators: FULLY_CONNECTED 1 (the manifest: 9)",
+        ),
+        (
+            tinymodel.dense_model,
+            {"requirements": bundle.Requirements(ops={"NOPE": 1})},
+            "model.tflite lacks NOPE, against the manifest's list",
+        ),
+    ],
+    ids=["junk", "names", "dtype", "quantized", "float", "escape", "state", "signature", "version", "op"],
+)
+def test_a_manifest_that_describes_another_model(tmp_path: Path, model: Any, change: Any, says: str) -> None:
+    """Hash and size are right, and what they vouch for is another model: bad data to both commands alike."""
+    rewritten(tmp_path / "b", model(), **change)
+    done = edged("inspect", tmp_path / "b")
+    assert done.returncode == 65
+    assert done.stdout.startswith("contradiction")
+    assert says in done.stdout
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    found = checked(tmp_path)
+    assert found.returncode == 65
+    assert says in found.stderr
+    assert "ok" not in found.stdout.splitlines()
+
+
+def test_a_manifest_that_describes_its_model(tmp_path: Path) -> None:
+    """No contradiction in whole bundles: float, quantized, with two inputs, scales as a person writes them."""
+    for write in (tinymodel.write_dense_bundle, tinymodel.write_int8_bundle, tinymodel.write_difference_bundle):
+        write(tmp_path / "b")
+        assert edged("inspect", tmp_path / "b").returncode == 0
+        assert checked(tmp_path).returncode == 0
+        shutil.rmtree(tmp_path / "b")
+
+
+def test_files_that_the_manifest_does_not_know(tmp_path: Path) -> None:
+    """A page beside the bundle may say anything: no hash vouches for it, and both commands say so."""
+    tinymodel.write_dense_bundle(tmp_path / "b")
+    (tmp_path / "b/report.html").write_text("<h1>ships</h1>")
+    done = edged("inspect", tmp_path / "b")
+    assert done.returncode == 0
+    assert any(line.startswith("not in the manifest") and "report.html" in line for line in done.stdout.splitlines())
+    assert json.loads(edged("inspect", tmp_path / "b", "--json").stdout)["unlisted"] == ["report.html"]
+    found = checked(tmp_path)
+    assert found.returncode == 0
+    assert "report.html stands beside bundle.json and not in it" in found.stderr
+
+
+def test_golden_samples_that_nobody_can_read(tmp_path: Path) -> None:
+    """A header without its end, under a hash that is right: bad data to both commands, as it would be to a daemon."""
+    made = bundle.read(tinymodel.write_dense_bundle(tmp_path / "whole"))
+    out = io.BytesIO()
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3"
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("input/x.npy", b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header)
+    bundle.write(tmp_path / "b", made.manifest, {bundle.MODEL: made.model, bundle.GOLDEN: out.getvalue()})
+    for done in (edged("inspect", tmp_path / "b"), checked(tmp_path)):
+        assert done.returncode == 65
+        assert "golden.npz cannot be read" in done.stderr
+
+
+def test_a_name_of_a_million_letters(tmp_path: Path) -> None:
+    """A person is shown its beginning, a program all of it."""
+    path = tmp_path / "m.tflite"
+    long = "n" * 10**6
+    part, types = tflitefiles.part, tflitefiles.schema().TensorType
+    tensors = [part("Tensor", name=name, type=types.FLOAT32, shape=[1], buffer=0) for name in (long, "y")]
+    ops = [part("Operator", opcodeIndex=0, inputs=[0], outputs=[1])]
+    code = tflitefiles.code(tflitefiles.schema().BuiltinOperator.CUSTOM, customCode=long)
+    graph = tflitefiles.graph(tensors, ops, [0], [1])
+    path.write_bytes(tflitefiles.packed(operatorCodes=[code], subgraphs=[graph], buffers=[tflitefiles.buffer()]))
+    assert len(edged("inspect", path).stdout) < 20_000
+    assert json.loads(edged("inspect", path, "--json").stdout)["inputs"][0]["name"] == long
+
+
+def test_what_is_neither_file_nor_directory(tmp_path: Path) -> None:
+    """It is named, and never opened: a pipe would wait for ever, a device never ends."""
+    os.mkfifo(tmp_path / "pipe.tflite")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "b").mkdir()
+    os.mkfifo(tmp_path / "b/bundle.json")
+    tinymodel.write_dense_bundle(tmp_path / "c")
+    (tmp_path / "c/model.tflite").unlink()
+    os.mkfifo(tmp_path / "c/model.tflite")
+    for path, says in (
+        (tmp_path / "pipe.tflite", "is a named pipe, not a file"),
+        (Path("/dev/zero"), "is a device, not a file"),
+        (tmp_path / "loop", "is a link that leads to no file"),
+        (tmp_path / "b", "bundle.json is a named pipe, not a file"),
+        (tmp_path / "c", "model.tflite is a named pipe, not a file"),
+        (tmp_path / "nothing", "no such bundle"),
+    ):
+        done = edged("inspect", path)
+        assert (done.returncode, done.stderr.count("\n")) == (65, 1)
+        assert says in done.stderr
+
+
+def test_a_file_of_terabytes_is_not_read(tmp_path: Path) -> None:
+    """By its size, or by its first bytes: a sparse file that would fill any memory is refused at once."""
+    for name, head, says in (
+        ("a", tinymodel.dense_model(), "is 1024.0 GiB, more than is read here: a .tflite has at most 2.0 GiB"),
+        ("b", b"", "is no .tflite"),
+        ("c", None, "is empty"),
+    ):
+        path = tmp_path / f"{name}.tflite"
+        path.write_bytes(head or b"")
+        os.truncate(path, 0 if head is None else 1 << 40)
+        done = edged("inspect", path)
+        assert (done.returncode, done.stderr.count("\n")) == (65, 1)
+        assert says in done.stderr
+        assert "says" not in done.stderr  # no runtime was asked
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"\0\0\0\0TFL3" + b"\xff" * 64])

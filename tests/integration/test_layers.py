@@ -85,6 +85,9 @@ def test_figures_are_those_of_the_tensors(tmp_path: Path) -> None:
         assert layer.snr_db == pytest.approx(snr, abs=0.01)
         assert layer.relative == pytest.approx(np.abs(b - a).max() / np.abs(a).max(), rel=1e-3)
     assert [layer.snr_db for layer in found] == sorted(layer.snr_db for layer in found)
+    outputs = tflite_file.read(int8).signatures[0].outputs
+    assert {layer.output for layer in found} == {"", *outputs}
+    assert [layer.op for layer in found if layer.output] == ["SOFTMAX"]
 
 
 def test_the_ruined_layer_is_where_the_error_jumps(tmp_path: Path) -> None:

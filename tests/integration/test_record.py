@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from support import tinymodel
+from support import brokers, require, tinymodel
 from support.commands import edged
 from support.daemons import DEVICE, DaemonProcess
 from support.watcher import Watcher
@@ -206,7 +206,7 @@ def test_labelled_recordings_are_joined(mosquitto: EmbeddedBroker, tmp_path: Pat
 
 @pytest.mark.broker
 def test_payloads_of_requests_are_recorded(mosquitto: EmbeddedBroker, tmp_path: Path) -> None:
-    """What clients send the model, in three codecs and both topic forms; rubbish is counted, told, and not recorded."""
+    """What clients send the model, in both topic forms; rubbish and what the daemon would not run is counted, told."""
     tinymodel.write_add_bundle(tmp_path / "add", 3)
     config = write_config(tmp_path, mosquitto.port)
     values = np.float32([0.1, -2, 3e7])
@@ -215,16 +215,21 @@ def test_payloads_of_requests_are_recorded(mosquitto: EmbeddedBroker, tmp_path: 
     recorder.until("Ctrl-C ends it")
     with Watcher(mosquitto.port) as watcher:
         time.sleep(0.2)
-        watcher.publish(request, values.tobytes())
-        watcher.publish(request, json.dumps({"instances": [values.tolist()]}).encode(), ContentType="application/json")
+        mine = {"ResponseTopic": "edged/v1/resp/tom/1"}
+        body = json.dumps({"instances": [values.tolist()]}).encode()
+        watcher.publish(request, values.tobytes())  # nobody could be answered
+        watcher.publish(request, values.tobytes(), **mine)
+        watcher.publish(request, body, ContentType="application/json", **mine)
         watcher.publish(f"{request}/77/raw", (-values).tobytes())
-        watcher.publish(request, b"rubbish")
+        watcher.publish(f"{request}/77/raw", (-values).tobytes())  # again
+        watcher.publish(request, b"rubbish", **mine)
         recorder.until("3 samples, 1 keys")
         recorder.until("1 not usable")
     facts = json.loads(recorder.end(signal.SIGTERM))
     np.testing.assert_array_equal(array(tmp_path / "r.npz", "x"), np.stack([values, values, -values])[:, np.newaxis])
     assert (facts["ended_by"], facts["keys"], facts["counters"]["bad"]) == ("SIGTERM", {"tom": 3}, 1)
-    assert facts["reasons"][0].startswith(f"{request}: ")
+    assert (facts["counters"]["repeats"], facts["counters"]["refused_no_response_topic"]) == (1, 1)
+    assert facts["reasons"][0] == f"{request}: it has no Response Topic"
 
 
 @pytest.mark.broker
@@ -250,6 +255,78 @@ def test_nothing_recorded_is_no_file(mosquitto: EmbeddedBroker, tmp_path: Path) 
     assert spoiled.returncode == 65
     assert "bad) (sensors/quiet/pair: not JSON" in spoiled.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["edged.yaml"]
+
+
+@pytest.mark.broker
+def test_two_recordings_are_not_one(mosquitto: EmbeddedBroker, tmp_path: Path) -> None:
+    """The second --append to one file is refused while the first lasts, and nothing of the first is lost."""
+    config, target = write_config(tmp_path, mosquitto.port), tmp_path / "c.npz"
+    common = ("-c", config, "-o", target, "--input", "x", "--append")
+    recorder = Terminal(*common, "--json")
+    recorder.until("Ctrl-C ends it")
+    refused = edged("record", *common, "--seconds", 1)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "c.npz is being recorded by another process" in refused.stderr
+    with sensors(mosquitto.port, "left"):
+        recorder.until("keys")
+        while not re.search(r"[1-9]\d* samples", recorder.shown):
+            recorder.read()
+        facts = json.loads(recorder.end(signal.SIGTERM))
+        again = edged("record", *common, "--count", 2)
+    assert again.returncode == 0, again.stderr
+    assert len(array(target, "x")) == facts["samples"] + 2
+
+
+@pytest.mark.broker
+def test_a_dropped_terminal_ends_it_well(mosquitto: EmbeddedBroker, tmp_path: Path) -> None:
+    """The terminal goes away as with ssh: SIGHUP, and nothing can be printed; the file is written, the code is 0."""
+    require.programs("setsid")
+    config = write_config(tmp_path, mosquitto.port)
+    command = [sys.executable, "-m", "edged", "record", "-c", config, "-o", tmp_path / "c.npz", "--input", "x"]
+    master, slave = pty.openpty()
+    words = ["setsid", "--ctty", *map(str, command)]
+    process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    shown = ""
+    with sensors(mosquitto.port, "left"):
+        while not re.search(r"[1-9]\d* samples", shown):
+            shown += os.read(master, 4096).decode()
+        os.close(master)
+        assert process.wait(timeout=20) == 0
+    assert len(array(tmp_path / "c.npz", "x"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.npz", "edged.yaml"]
+
+
+@pytest.mark.broker
+def test_no_window_is_patched_over_a_restart_of_the_broker(tmp_path: Path) -> None:
+    """A stream without numbers, a broker that goes away between samples: every window holds samples in a row."""
+    stream = {**STREAM, "fields": ["n", "a", "b"], "window": {"length": 4, "hop": 4}}
+    del stream["seq"]
+    with brokers.mosquitto() as broker:
+        config = write_config(tmp_path, broker.port)
+        body = json.loads(config.read_text())
+        config.write_text(json.dumps({**body, "streams": [stream]}))
+        recorder = Terminal("-c", config, "-o", tmp_path / "c.npz", "--input", "x", "--json")
+        recorder.until("Ctrl-C ends it")
+        with Watcher(broker.port) as watcher:
+            time.sleep(0.2)
+            for n in range(6):
+                publish(watcher, n)
+            recorder.until("1 samples")
+            time.sleep(0.2)
+        broker.kill()
+        recorder.until("no connection")
+        broker.restart()
+        with Watcher(broker.port) as watcher:
+            n = 100
+            while not re.search(r"[3-9] samples", recorder.shown):
+                publish(watcher, n)
+                n += 1
+                recorder.read()
+        facts = json.loads(recorder.end(signal.SIGTERM))
+    rows = array(tmp_path / "c.npz", "x")[:, 0, :, 0]
+    np.testing.assert_array_equal(np.diff(rows), np.ones_like(rows[:, 1:]))
+    assert (facts["disconnects"], facts["counters"]["interrupted"]) == (1, 1)
 
 
 def test_without_a_broker_there_is_nothing_to_record(tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ _VIEWS = {
 # What a browser must object to; without it the measurements would prove nothing.
 _BAD = (
     '<!DOCTYPE html><body style="background:#fff"><p style="color:#999">pale</p><svg></svg>'
-    '<div style="width:900px">wide</div><img src="http://example.invalid/a.png" onerror="1"><h3>late</h3></body>'
+    '<div style="width:900px">wide</div><div class="scroll" style="overflow:auto;width:80px;height:20px">'
+    '<table><tr><td>near</td><td style="padding-left:90px">far</td></tr><tr><td>low</td></tr></table></div>'
+    '<img src="http://example.invalid/a.png" onerror="1"><h3>late</h3></body>'
 )
 
 
@@ -53,6 +55,8 @@ def test_the_browser_objects_to_a_bad_page() -> None:
     assert bad["scroll"] > bad["width"]
     assert bad["contrast"]["ratio"] == pytest.approx(2.85, abs=0.01)
     assert bad["contrast"]["text"] == "pale"
+    assert bad["clipped"] == ["scroll: far"]
+    assert bad["scrollers"] == ["scroll"]
     assert bad["fetched"] == ["http://example.invalid/a.png"]
     assert (bad["scripts"], bad["untitled"], bad["lang"], bad["boxes"][_VERDICT]) == (2, 1, "", None)
 
@@ -71,12 +75,12 @@ def test_the_page_never_scrolls_sideways(opened: dict[str, Any]) -> None:
 
 
 @functools.cache
-def unfolded() -> dict[str, dict[str, Any]]:
-    """Every sample on a phone with all that is folded open."""
+def unfolded(size: tuple[int, int] = browser.PHONE) -> dict[str, dict[str, Any]]:
+    """Every sample with all that is folded open."""
     browser.needed()
     pages = {name: reportpage.page(make(), timings=True) for name, make in samplereports.ALL.items()}
     opened = {name: page.replace("<details>", "<details open>") for name, page in pages.items()}
-    return browser.measure(opened, select=(".tall", ".stacked", _LAST))
+    return browser.measure(opened, size, select=(".tall", ".stacked", _LAST))
 
 
 @pytest.mark.parametrize("name", samplereports.ALL)
@@ -87,6 +91,15 @@ def test_what_is_folded_fits_as_well(name: str) -> None:
     if name == "long":
         box = page["boxes"][".tall"]
         assert 100 < box["bottom"] - box["top"] <= 0.71 * page["screen"]
+
+
+@pytest.mark.parametrize("size", [browser.PHONE, (768, 1024), (1280, 900)], ids=["phone", "tablet", "desk"])
+@pytest.mark.parametrize("name", samplereports.ALL)
+def test_no_cell_is_cut_off(name: str, size: tuple[int, int]) -> None:
+    """No word of a table or a picture is out of sight at its side, and what scrolls at all says so in its title."""
+    page = unfolded(size)[name]
+    assert page["clipped"] == []
+    assert [label for label in page["scrollers"] if "scrolls" not in label] == []
 
 
 def test_a_phone_shows_a_mode_without_scrolling_sideways() -> None:

@@ -119,10 +119,8 @@ def test_a_constant_that_float16_cannot_hold_is_named_and_judged(name: str, cons
     failures = gates.failures(made, [], found.clamped)
     assert (not failures) is harmless
     if not harmless:
-        assert "relative is 0.34" in failures[0]
-        assert f"float16 cannot hold the values of {constant!r} (beyond 65504)" in failures[1]
-        unaware = parity.compare(floats, converted, options, real_data=False)
-        assert gates.failures(unaware, []) == []
+        assert any("relative is 0.34" in failure for failure in failures)
+        assert f"float16 cannot hold the values of {constant!r} (beyond 65504)" in failures[-1]
 
 
 @pytest.mark.parametrize(
@@ -145,4 +143,5 @@ def test_loops_state_and_open_dimensions() -> None:
     assert {"LOGISTIC", "TANH"} <= set(gru.float_ops)
     assert not {"LOGISTIC", "TANH"} & {node.op for node in gru.nodes}
     assert truth.read(tflitefiles.converted("count")).stateful
+    assert not truth.read(tflitefiles.converted("gru")).stateful  # its weights are variables, which it only reads
     assert truth.read(tflitefiles.converted("cnn_open")).open_shapes == ("x", "output_0")

@@ -5,6 +5,8 @@
 //   fetched          addresses that were asked for
 //   scripts          how many elements, attributes or links could run something
 //   contrast         the worst ratio of text to what is behind it, and that text
+//   clipped          texts of cells that reach out of a box that cuts them off, each with that box's label
+//   scrollers        labels of the boxes whose content is larger than they are, in either direction
 //   headings, lang, title, text, dark, names
 
 function channels(color) {
@@ -56,6 +58,41 @@ function box(page, selector) {
   return { top, bottom, left, right };
 }
 
+function label(box) {
+  return box.getAttribute('aria-label') || box.className || box.tagName;
+}
+
+function words(cell) {
+  const range = cell.ownerDocument.createRange();
+  range.selectNodeContents(cell);
+  return range.getBoundingClientRect();
+}
+
+// Sideways only: a list that is cut off below is one that is read on.
+function clipped(page, view) {
+  const found = [];
+  for (const cell of page.querySelectorAll('th, td, dt, dd, figcaption, caption')) {
+    if (!cell.checkVisibility() || cell.closest('thead')?.getBoundingClientRect().width === 1) continue;
+    const { left, right, width } = words(cell);
+    const boxes = [page.documentElement];
+    for (let each = cell; each; each = each.parentElement) {
+      if (view.getComputedStyle(each).overflowX !== 'visible') boxes.push(each);
+    }
+    const cuts = boxes.find((each) => {
+      const edge = each.getBoundingClientRect();
+      return width && (left < edge.left - 1 || right > edge.right + 1);
+    });
+    if (cuts) found.push(`${label(cuts)}: ${cell.textContent.trim().slice(0, 40)}`);
+  }
+  return found;
+}
+
+function scrollers(page) {
+  return [...page.querySelectorAll('.scroll')]
+    .filter((box) => box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1)
+    .map(label);
+}
+
 function runnable(page) {
   const active = page.querySelectorAll('script, iframe, object, embed, img, audio, video, link:not([href^="data:"])').length;
   const handlers = [...page.querySelectorAll('*')].flatMap((e) => [...e.attributes])
@@ -74,6 +111,8 @@ function measured(frame) {
     fetched: view.performance.getEntriesByType('resource').map((entry) => entry.name),
     scripts: runnable(page),
     contrast: worstContrast(page, view),
+    clipped: clipped(page, view),
+    scrollers: scrollers(page),
     headings: [...page.querySelectorAll('h1, h2, h3, h4, h5, h6')].map((h) => [Number(h.tagName[1]), h.innerText]),
     lang: page.documentElement.lang,
     title: page.title,

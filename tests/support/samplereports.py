@@ -11,6 +11,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
+from support.samplefiles import facts, node, small_net
+
 from converters.gates import Gate, OutputParity
 from converters.report import (
     NOT_RUN,
@@ -26,8 +28,7 @@ from converters.report import (
     Source,
     TargetRun,
 )
-from converters.truth import Facts
-from edged.bundle import Calibration, InputRange, TensorSpec
+from edged.bundle import Calibration, InputRange
 from edged.engines.tflite_nodes import Kind, Node
 
 LITERT, TFLITE = "ai-edge-litert 2.3.0", "tflite-runtime 2.14.0"
@@ -36,29 +37,6 @@ FEW = "clips.npz: only 64 samples; 100 or more calibrate well"
 # Markup, quotes, a turned direction, an escape of a terminal, a script's end, nothing at all.
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'\u202egnp.exe\x1b[2J&amp;"
 LONG = "StatefulPartitionedCall/functional_1/block_12_depthwise_separable/batch_normalization_17/FusedBatchNormV3"
-
-
-def node(index: int, op: str, kind: Kind, version: int = 1, *, custom: bool = False) -> Node:
-    """One op; its output is called after its place."""
-    return Node(index, op, version, kind, custom, f"model/{op.lower()}_{index}")
-
-
-def facts(nodes: Sequence[Node], *, integer: bool = True, inputs: Sequence[str] = ("x",)) -> Facts:
-    """A file of these ops with inputs of 64x6 and an output `y` of 4 scores."""
-    dtype: Literal["int8", "float32"] = "int8" if integer else "float32"
-    scale = 0.05 if integer else 0.0
-    counts = {op: sum(n.op == op for n in nodes) for op in sorted({n.op for n in nodes})}
-    return Facts(
-        signature="serving_default",
-        inputs=tuple(TensorSpec(name, dtype, (1, 64, 6), scale, -3 if integer else 0) for name in inputs),
-        outputs=(TensorSpec("y", dtype, (1, 4), 1 / 256 if integer else 0.0, -128 if integer else 0),),
-        ops={op: max(n.version for n in nodes if n.op == op) for op in counts},
-        dtypes={dtype: (34, 6_337), "int32": (9, 268)},
-        integer_share=sum(n.kind in ("int8", "int16") for n in nodes) / len(nodes),
-        float_ops=tuple(sorted({n.op for n in nodes if n.kind in ("float", "hybrid")})),
-        clamped=(), weightless=False, stateful=False, nodes=tuple(nodes), counts=counts,
-        int8_bytes_share=0.96 if integer else 0.0,
-    )  # fmt: skip
 
 
 def parity(output: str, agreement: float, cosine: float = 0.9991, *, metric: str = "agreement") -> OutputParity:
@@ -91,19 +69,6 @@ def targets(*parities: OutputParity, p50_us: float = 212.0) -> tuple[TargetRun, 
         TargetRun(LITERT, "reference", state, why, parities),
         TargetRun("ai-edge-litert 2.1.0", "", "not run", "has every op in the version that the file needs (by table)"),
     )
-
-
-NET: Sequence[tuple[str, int]] = (
-    ("EXPAND_DIMS", 1), ("CONV_2D", 3), ("RESHAPE", 1), ("EXPAND_DIMS", 1), ("MAX_POOL_2D", 2), ("RESHAPE", 1),
-    ("EXPAND_DIMS", 1), ("CONV_2D", 3), ("CONV_2D", 3), ("ADD", 2), ("RESHAPE", 1), ("MEAN", 2),
-    ("FULLY_CONNECTED", 4), ("FULLY_CONNECTED", 4), ("SOFTMAX", 2),
-)  # fmt: skip
-SHAPES = ("EXPAND_DIMS", "RESHAPE")
-
-
-def small_net(kind: Kind = "int8") -> list[Node]:
-    """A convolutional net of 15 ops."""
-    return [node(i, op, "other" if op in SHAPES else kind, version) for i, (op, version) in enumerate(NET)]
 
 
 def covered(nodes: Sequence[Node]) -> tuple[Coverage, ...]:
@@ -195,6 +160,7 @@ def refused() -> Report:
         parity("contour", 0.727, 0.961, metric="f1"),
     ]
     layers = tuple(LayerError(n.index, n.op, n.tensor, 42.0 - 2.9 * n.index, 0.004 * (n.index + 1)) for n in nodes)
+    layers = (replace(layers[-1], output="onset"), *reversed(layers[:-1]))
     stuck = "output 'extra': the same answer for every sample"
     runs = tuple(replace(run, reason=f"{run.reason}; {stuck}" if run.outputs else run.reason) for run in targets(*bad))
     attempt = Attempt(
@@ -223,6 +189,38 @@ def died() -> Report:
         ("--quantize none keeps every limit (28,252 bytes)", "--quantize float16 keeps every limit (28,116 bytes)"),
         (), VERSIONS,
     )  # fmt: skip
+
+
+def labelled() -> Report:
+    """An output of classes with labels and one of real numbers: every figure there is, in one row or another."""
+    scores = OutputParity(
+        "classes",
+        {"accuracy": 0.90741, "accuracy_float": 0.91296, "agreement": 0.98148, "class_f1": 0.85714, "cosine": 0.99921,
+         "snr_db": 27.907, "max_abs": 0.12527, "relative": 0.12684, "saturated": 0.00231},
+        (Gate("classes", "agreement", 0.98148, 0.95), Gate("classes", "accuracy", 0.90741, 0.90296),
+         Gate("classes", "cosine", 0.99921, 0.95)),
+    )  # fmt: skip
+    boxes = OutputParity(
+        "detection_boxes",
+        {"r2": 0.91234, "r2_part": 0.90123, "cosine": 0.99987, "snr_db": 35.112, "max_abs": 3.25031,
+         "relative": 0.03451, "mae": 1.2345, "mae_float": 1.2101},
+        (Gate("detection_boxes", "r2", 0.91234, 0.9), Gate("detection_boxes", "cosine", 0.99987, 0.95)),
+    )  # fmt: skip
+    attempt = replace(passing().attempts[0], targets=targets(scores, boxes))
+    return replace(passing(), name="detector", attempts=(attempt,))
+
+
+def fleet() -> Report:
+    """Two runtimes that a person named: one passes, the other does not load the model; the mode had no effect."""
+    first, second, own, _ = passing().attempts[0].targets
+    refusal = "does not load: Didn't find op for builtin opcode 'FULLY_CONNECTED' version '12'"
+    gone = TargetRun(second.runtime, "default", "refused", refusal)
+    attempt = replace(
+        passing().attempts[0], quantize="dynamic", state="refused", reasons=(f"{TFLITE}: {refusal}",),
+        facts=replace(facts(small_net("float"), integer=False), effect=False), targets=(first, gone, own),
+        coverage=(Coverage("xnnpack", "measured", TFLITE, 0, 15, 0, (), (), refusal), *passing().attempts[0].coverage),
+    )  # fmt: skip
+    return replace(passing(), quantize="dynamic", chosen="", attempts=(attempt,))
 
 
 def nothing() -> Report:
@@ -285,4 +283,4 @@ def bare() -> Report:
     return Report("bare", 1, "none", "none", replace(SOURCE, pinned=()), (attempt,))
 
 
-ALL = {make.__name__: make for make in (passing, automatic, refused, died, nothing, long, weird, bare)}
+ALL = {make.__name__: make for make in (passing, automatic, refused, died, labelled, fleet, nothing, long, weird, bare)}

@@ -10,6 +10,8 @@ ids       int32 and float inputs with a batch of any size; outputs o (float) and
 first     TensorFlow 1, handles for variables: tags `train` (signatures predict, words) and `gpu,serve` (predict)
 oldest    TensorFlow 1, variables of the first kind, a table and an empty tag set: predict (x → y), words
 slots     Keras 2 with its optimizer's slots, 16 → 4; slots_answers.npz: x and y, by Keras 2 itself
+edges     signatures mask and boxes (the data decide the size of the output), empty (a [1, 0] output), divide (12 // v)
+named     signatures own and odd: inputs `self` and `a b`
 masked    an infinite constant before a softmax;  sick: weights with NaN and infinity
 texts     signatures classes (an output of text), good, other, words (an input of text)
 k3.keras, k3.h5, k3_gru.keras   Keras 3;  k2.h5, k2_lstm.keras   Keras 2: the LSTM is one that Keras 3 cannot read
@@ -100,6 +102,27 @@ tf.saved_model.save(m, out + "/ids", signatures=m.ids)
 tf.saved_model.save(m, out + "/gray", signatures=m.gray)
 tf.saved_model.save(tf.Module(), out + "/nothing")
 
+class Edges(tf.Module):
+    @tf.function(input_signature=[spec([None, 4], tf.float32, "v")])
+    def mask(self, v):
+        return {"o": tf.boolean_mask(v, v > 0)}
+
+    @tf.function(input_signature=[spec([None, 6, 4], tf.float32, "v")])
+    def boxes(self, v):
+        return {"o": tf.image.non_max_suppression(v[0], v[0, :, 0], 3)}
+
+    @tf.function(input_signature=[spec([None, 4], tf.float32, "v")])
+    def empty(self, v):
+        return {"o": v[:, :0], "fine": v * 2.0}
+
+    @tf.function(input_signature=[spec([None, 4], tf.int32, "v")])
+    def divide(self, v):
+        return {"o": 12 // v}
+
+edges = Edges()
+shown = {"mask": edges.mask, "boxes": edges.boxes, "empty": edges.empty, "divide": edges.divide}
+tf.saved_model.save(edges, out + "/edges", signatures=shown)
+
 class Odd(tf.Module):
     def __init__(self):
         self.fine = tf.Variable(np.eye(4, dtype=np.float32), name="fine")
@@ -146,6 +169,16 @@ def first(path, sets, handles):
             builder.add_meta_graph(tags, signature_def_map={"predict": known["predict"]})
     builder.save()
 
+def named(path, inputs):
+    builder = v1.saved_model.builder.SavedModelBuilder(path)
+    make = v1.saved_model.signature_def_utils.predict_signature_def
+    with v1.Session(graph=tf.Graph()) as session:
+        x = v1.placeholder(tf.float32, [None, 4])
+        known = {key: make({name: x}, {"y": x * 2.0}) for key, name in inputs.items()}
+        builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=known)
+    builder.save()
+
+named(out + "/named", {"own": "self", "odd": "a b"})
 first(out + "/first", [["train"], ["serve", "gpu"]], True)
 first(out + "/oldest", [[]], False)
 

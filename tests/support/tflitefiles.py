@@ -273,7 +273,8 @@ def _tensor(one: Any, data: list[bytes]) -> Tensor:
 def _op(one: Any, name: str, version: int, custom: bool) -> Op:
     fused = getattr(one.builtinOptions, "fusedActivationFunction", 0)
     activation = _names(schema().ActivationFunctionType)[fused] if fused else ""
-    return Op(name, version, _list(one.inputs), _list(one.outputs), custom, activation)
+    once = getattr(one.builtinOptions, "initSubgraphIndex", -1)
+    return Op(name, version, _list(one.inputs), _list(one.outputs), custom, activation, once)
 
 
 def _bound(pairs: Any) -> dict[str, int]:

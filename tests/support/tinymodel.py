@@ -5,6 +5,7 @@ The flatbuffer is written through the schema classes inside the ai-edge-litert w
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,8 @@ def write_int8_bundle(path: Path, *, io: str = "float", name: str = "int8") -> P
     """Write a bundle of the int8 model; `io` is what the client sends."""
     ins = (spec("x", (1, 8), "int8", scale=0.05, zero_point=3, io=io),)
     outs = (spec("y", (1, 8), "int8", scale=0.1, zero_point=3, io=io),)
-    bundle.write(path, _manifest(name, 1, ins, outs), {bundle.MODEL: int8_model()})
+    manifest = dataclasses.replace(_manifest(name, 1, ins, outs), quantize="int8")
+    bundle.write(path, manifest, {bundle.MODEL: int8_model()})
     return path
 
 

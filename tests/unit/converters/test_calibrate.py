@@ -7,6 +7,7 @@ import pytest
 
 from converters import calibrate
 from converters.samples import Array, InputInfo, Samples
+from edged.errors import BadDataError
 
 X = InputInfo("x", "float32", (1, 4))
 RANDOM = np.random.default_rng(0).normal(size=(300, 1, 4)).astype(np.float32)
@@ -93,3 +94,37 @@ def test_samples_are_told_apart_by_all_their_inputs() -> None:
     one = Samples("c", {"a": np.zeros((100, 1), np.float32), "b": RANDOM[:100]})
     two = Samples("e", {"a": np.zeros((9, 1), np.float32), "b": RANDOM[200:209]})
     assert calibrate.warnings(one, two, calibrated=True) == []
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (RANDOM[:1], "c.npz: holds a single sample"),
+        (np.tile(RANDOM[:1], (120, 1, 1)), "c.npz: all 120 samples are the same"),
+        (np.where(np.arange(120).reshape(120, 1, 1) % 2, 0.0, -0.0).astype(np.float32), "all 120 samples are the same"),
+    ],
+)
+def test_what_teaches_no_range_is_refused(array: Array, says: str) -> None:
+    """One sample, copies of one, and zeros of either sign; two different samples are a warning's matter."""
+    with pytest.raises(BadDataError, match=says):
+        calibrate.check(samples(array), calibrated=True)
+    calibrate.check(samples(array), calibrated=False)
+    calibrate.check(samples(RANDOM[:2]), calibrated=True)
+
+
+def test_few_copies_get_one_note() -> None:
+    """How many are different says it all; that the copies are few as well would contradict it."""
+    found = calibrate.warnings(samples(np.tile(RANDOM[:2], (48, 1, 1))), samples(RANDOM[5:9]), calibrated=True)
+    assert found == ["c.npz: only 2 of 96 samples are different"]
+
+
+def test_random_samples_beyond_memory_are_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that a person asked for may be larger than the machine."""
+
+    class Full:
+        def standard_normal(self, *_: object, **__: object) -> Array:
+            raise MemoryError
+
+    monkeypatch.setattr(np.random, "default_rng", lambda _: Full())
+    with pytest.raises(BadDataError, match=r"no memory for 32 samples, 1,024 bytes \(give a few samples: --eval"):
+        calibrate.random_samples((X,))

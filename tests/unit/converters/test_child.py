@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -141,6 +143,40 @@ def test_a_child_does_not_outlive_a_killed_command(module: Path) -> None:
     parent.wait()
     parent.stdout.close()
     wait_for_end(pid)
+
+
+def test_a_process_left_behind_does_not_hold_up_the_end(module: Path) -> None:
+    """What the child forked, in a session of its own, holds the pipe of the stages open: the child's end is enough."""
+    body = "import subprocess; p = subprocess.Popen(['sleep', '20'], pass_fds=[int(sys.argv[2])], "
+    body += "start_new_session=True); on_stage(str(p.pid)); return {'ok': 1}"
+    stages: list[str] = []
+    assert run(module, body, stages) == {"ok": 1}
+    assert _alive(int(stages[0]))  # its end was not waited for
+    os.kill(int(stages[0]), signal.SIGKILL)
+
+
+def test_what_a_killed_child_leaves_goes_with_its_folder(module: Path) -> None:
+    """TMPDIR of a child is its own folder: nothing of it is left in the user's."""
+    body = "import tempfile; os.write(tempfile.mkstemp()[0], b'left by it'); os.kill(os.getpid(), 9)"
+    before = set(Path(tempfile.gettempdir()).iterdir())
+    with pytest.raises(DiedError) as caught:
+        run(module, body)
+    assert caught.value.by_chance
+    assert [p.name for p in (module.parent / "run").glob("tmp*")] != []
+    assert not [
+        p for p in set(Path(tempfile.gettempdir()).glob("tmp*")) - before if p.is_file() and p.stat().st_size == 10
+    ]
+
+
+def test_a_child_that_dies_on_a_full_disk(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder takes nothing any more: that is the reason, and no fault of the model."""
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(module, "os._exit(1)")
 
 
 def wait_for_end(pid: int) -> None:

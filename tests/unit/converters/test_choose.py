@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
-from converters import choose
+from support import tinymodel
+
+from converters import choose, truth
 from converters.options import Options
 from converters.report import Attempt, TargetRun
 
@@ -73,3 +76,11 @@ def test_advice_names_what_passes() -> None:
     )
     assert "report" in choose.advice(options(), [attempt("none", 100, state="refused")])[0]
     assert choose.advice(options(quantize="none"), [attempt("none", 100, state="refused")]) == ()
+
+
+def test_a_mode_without_effect_is_not_chosen() -> None:
+    """Its file is the float one again: what it says it did is not there."""
+    facts = truth.read(tinymodel.dense_model())
+    useless = dataclasses.replace(attempt("dynamic", 100), facts=dataclasses.replace(facts, effect=False))
+    assert chosen(attempt("none", 100), useless) == "none"
+    assert chosen(useless) == "dynamic"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import pytest
+from support import samplereports
 
-from converters import cli
+from converters import cli, pipeline, show
 from converters.options import Options
+from edged.errors import UnavailableError
 
 NEEDED = ["m", "-o", "out", "--name", "n", "--version", "2"]
 
@@ -114,6 +118,7 @@ def test_shapes_are_read_by_name() -> None:
         ["--threshold", "1.1"],
         ["--search-budget", "0"],
         ["--time-limit", "0"],
+        ["--time-limit", "1e300"],
         ["--memory-limit", "8 gigs"],
         ["--memory-limit", "0"],
         ["--version", "0"],
@@ -131,3 +136,45 @@ def test_values_that_make_no_sense_are_usage_errors(args: list[str], capsys: pyt
         parse(*args)
     assert caught.value.code == 2
     assert args[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_an_output_that_is_full_is_named_with_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, as_json: bool
+) -> None:
+    """`> /dev/full`: the bundle is there, and the line says both."""
+    result = pipeline.Result(tmp_path / "out", None, samplereports.passing())  # type: ignore[arg-type]  # not read here
+    monkeypatch.setattr(pipeline, "convert", lambda *_: result)
+    monkeypatch.setattr(show, "as_text", lambda *_: "text")
+    monkeypatch.setattr(show, "as_json", lambda *_: "json")
+    monkeypatch.setattr(cli, "find_spec", lambda _: True)
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # as the shell opens it
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(UnavailableError, match=f"standard output: No space left .*is written: {tmp_path}/out"):
+            cli.run(parse(*["--json"] * as_json))
+        monkeypatch.undo()
+        silence(full)
+
+
+def test_a_refusal_is_told_though_the_output_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tables cannot be printed; its line, and its exit code, are those of the refusal."""
+    report = samplereports.refused()
+
+    def refuse(*_: object) -> None:
+        raise pipeline.RefusedError("--quantize int8", "is refused", "", report)
+
+    monkeypatch.setattr(pipeline, "convert", refuse)
+    monkeypatch.setattr(cli, "find_spec", lambda _: True)
+    with open("/dev/full", "w") as full:  # noqa: PTH123  # as the shell opens it
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(pipeline.RefusedError):
+            cli.run(parse())
+        monkeypatch.undo()
+        silence(full)
+
+
+def silence(full: TextIO) -> None:
+    """Let what a full file has not taken go nowhere, so that it can be closed."""
+    with Path("/dev/null").open("w") as nowhere:
+        os.dup2(nowhere.fileno(), full.fileno())
+    full.flush()

@@ -37,7 +37,7 @@ def test_the_help_tells_every_modes_gates() -> None:
     """One row for each mode, with its bounds as they stand in the table of modes."""
     rows = {line.split()[0]: line for line in clihelp.epilog().splitlines() if re.match("  [^ ]", line)}
     for name, mode in MODES.items():
-        bounds = f"{mode.cosine:g} +{'-' if mode.agreement is None else f'{mode.agreement:g}'}"
+        bounds = f"{mode.cosine:g} +{mode.r2:g} +{mode.agreement:g}"
         assert re.fullmatch(
             rf"  {name} +{bounds} +{re.escape(mode.says)}{re.escape('*' * mode.calibrated)}", rows[name]
         )

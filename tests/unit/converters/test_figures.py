@@ -15,9 +15,11 @@ from converters import figures, parity
 _SCORES = np.array([[[0.7, 0.3]], [[0.2, 0.8]], [[0.9, 0.1]]])
 _FRAMES = np.array([[[0.9, 0.8]], [[0.1, 0.2]], [[0.6, 0.1]]])
 _WHOLE = np.array([[1], [2], [3]])
+_REAL = np.array([[0.5], [-2.0], [4.0]])
 _CASES = {
     "scores": (_SCORES, _SCORES + 0.001, _SCORES[..., ::-1]),
     "frames": (_FRAMES, _FRAMES + 0.001, 1 - _FRAMES),
+    "real": (_REAL, _REAL + 0.01, _REAL[::-1]),
     "whole": (_WHOLE, _WHOLE, _WHOLE + np.array([[0], [1], [1]])),
 }
 
@@ -52,6 +54,9 @@ def test_what_labels_tell_comes_first() -> None:
     """An accuracy says more than a likeness; what no row knows comes last, and is shown as it is called."""
     assert figures.ordered(["zeta_1", "cosine", "mae", "saturated", "agreement", "alpha"]) == [
         "mae", "agreement", "cosine", "saturated", "alpha", "zeta_1",
+    ]  # fmt: skip
+    assert figures.columns(["mae", "mae_float", "accuracy_float", "cosine"]) == [
+        ("accuracy_float", False), ("mae", True), ("cosine", False),
     ]  # fmt: skip
     assert figures.HEADLINES[0] == "accuracy"
     assert "accuracy_float" not in figures.HEADLINES

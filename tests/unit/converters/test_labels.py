@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from converters.labels import bind, class_numbers
+from converters.labels import bind, class_numbers, doubts
+from converters.parity import Labels
 from edged.errors import BadDataError
 
 GENERATOR = np.random.default_rng(0)
@@ -21,12 +22,12 @@ def softmax(*shape: int) -> np.ndarray[Any, Any]:
 def test_class_numbers_from_names() -> None:
     """Labels in --eval may be names of --labels; an unknown name is told."""
     names = ("sit", "walk")
-    assert class_numbers(names, np.array(["walk", "sit", "walk"]), "e.npz", 3).tolist() == [1, 0, 1]
-    assert class_numbers(names, np.array([1, 0]), "e.npz", 2).tolist() == [1, 0]
+    assert class_numbers(names, np.array(["walk", "sit", "walk"]), "e.npz", 3, 9).tolist() == [1, 0, 1]
+    assert class_numbers(names, np.array([1, 0]), "e.npz", 2, 9).tolist() == [1, 0]
     with pytest.raises(BadDataError, match="label 'fly' is not in --labels"):
-        class_numbers(names, np.array(["fly"]), "e.npz", 1)
+        class_numbers(names, np.array(["fly"]), "e.npz", 1, 9)
     with pytest.raises(BadDataError, match="labels of dtype float64"):
-        class_numbers(names, np.array([0.5]), "e.npz", 1)
+        class_numbers(names, np.array([0.5]), "e.npz", 1, 9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.bool_])
@@ -36,16 +37,16 @@ def test_one_hot_labels_are_told_from_class_numbers(dtype: type[np.generic]) -> 
     with pytest.raises(
         BadDataError, match=r"shape \[4, 3\] for 4 rows \(looks one-hot: give class numbers, e.g. y.argmax"
     ):
-        class_numbers((), hot.astype(dtype), "e.npz", 4)
+        class_numbers((), hot.astype(dtype), "e.npz", 4, 9)
 
 
 def test_labels_of_two_axes_that_are_not_one_hot() -> None:
     """Class numbers [samples, batch] stay, even where rows add up to 1; other shapes get another line."""
     names: tuple[str, ...] = ()
     batches = np.array([[0, 1], [1, 0]])
-    assert class_numbers(names, batches, "e.npz", 4) is batches
+    assert class_numbers(names, batches, "e.npz", 4, 9) is batches
     with pytest.raises(BadDataError, match=r"shape \[2, 2\] for 2 rows \(one class for each row\)"):
-        class_numbers(names, np.array([[3, 4], [5, 6]]), "e.npz", 2)
+        class_numbers(names, np.array([[3, 4], [5, 6]]), "e.npz", 2, 9)
 
 
 def test_class_numbers_go_to_the_only_classifier() -> None:
@@ -92,3 +93,41 @@ def test_labels_that_fit_nothing_or_too_much_are_said_to() -> None:
 def test_no_labels() -> None:
     """Most evaluation data has none."""
     assert bind(None, {"a": softmax(5, 1, 3)}, (), "", "e.npz") is None
+
+
+def test_targets_of_several_numbers() -> None:
+    """Coordinates [n, 2] are targets though [batch, 2] might be classes; one-hot labels of classes stay an error."""
+    floats = {"xy": GENERATOR.normal(size=(6, 1, 2)).astype(np.float32) * 9}
+    truth = GENERATOR.normal(size=(6, 2))
+    found = bind(truth, floats, (), "", "e.npz")
+    assert found is not None
+    assert found.targets is truth
+    with pytest.raises(BadDataError, match="looks one-hot"):
+        bind(np.eye(2)[[0, 1, 0, 1, 0, 1]], floats, (), "", "e.npz")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [
+        ([0, 1, 3], r"label 3 is no class of the model: it has 3, numbered from 0 to 2$"),
+        ([0, -1, 2], "label -1 is no class"),
+        ([1, 2, 3], r"label 3 is no class .* \(the first class is 0\)"),
+    ],
+)
+def test_numbers_that_are_no_class(numbers: list[int], says: str) -> None:
+    """No answer can ever be right there: the accuracy gate would hold nothing."""
+    with pytest.raises(BadDataError, match=says):
+        bind(np.array(numbers), {"scores": softmax(3, 1, 3)}, (), "", "e.npz")
+
+
+def test_labels_that_the_model_cannot_have_learnt() -> None:
+    """An accuracy of chance and an error above the targets' own spread are told; better ones are not."""
+    scores = np.eye(4, dtype=np.float32)[np.arange(40) % 4][:, np.newaxis]
+    wrong = doubts(Labels("s", classes=(np.arange(40) + 1) % 4), {"s": scores}, "e.npz")
+    assert wrong == ["e.npz: the labels do not fit this model: its own accuracy is 0.0%, a guess has 25.0%"]
+    assert doubts(Labels("s", classes=np.arange(40) % 4), {"s": scores}, "e.npz") == []
+    ramp = np.arange(10.0).reshape(10, 1, 1)
+    (far,) = doubts(Labels("t", targets=ramp), {"t": ramp + 100}, "e.npz")
+    assert far.endswith("its own mean absolute error is 100, they vary by 2.872 only")
+    assert doubts(Labels("t", targets=ramp), {"t": ramp + 1}, "e.npz") == []
+    assert doubts(None, {"t": ramp}, "e.npz") == []

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from support import tinymodel
 
+from converters import child
+from converters.child import DiedError
 from converters.loadtest import LoadTest, load, save
 from edged.engines import tflite_runtime
 
@@ -60,3 +64,42 @@ def test_arrays_of_any_name_survive_the_file(tmp_path: Path) -> None:
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
         assert found[name].dtype == array.dtype
+
+
+@pytest.mark.parametrize(("code", "broken"), [(-9, ""), (-15, ""), (-9, "was not done after 2 s")])
+def test_a_death_by_chance_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, broken: str
+) -> None:
+    """A child that was killed from outside, or reached a limit, is started once more, and the second answer counts."""
+    tinymodel.require_runtime("ai-edge-litert")
+    real, starts = child.run, []
+
+    def run(*args: Any) -> dict[str, Any]:
+        starts.append(args)
+        if len(starts) <= deaths:
+            raise DiedError("running", code, "", broken)
+        return real(*args)
+
+    monkeypatch.setattr(child, "run", run)
+    for deaths, reason in ((1, ""), (2, "running, twice")):
+        starts.clear()
+        folder = tmp_path / str(deaths)
+        folder.mkdir()
+        (found,) = load_test(folder, tinymodel.dense_model()).run_all(folder, [].append, ["ai-edge-litert"])
+        assert found.reason.endswith(reason)
+        assert bool(found.reference) == (not reason)
+        assert len(starts) == 2
+
+
+def test_a_crash_is_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGSEGV is the model's or the runtime's doing: it is not tried again."""
+    tinymodel.require_runtime("ai-edge-litert")
+    starts: list[object] = []
+
+    def run(*args: Any) -> dict[str, Any]:
+        starts.append(args)
+        raise DiedError("running", -11, "")
+
+    monkeypatch.setattr(child, "run", run)
+    (found,) = load_test(tmp_path, b"x").run_all(tmp_path, [].append, ["ai-edge-litert"])
+    assert (found.reason, len(starts)) == ("was killed by SIGSEGV while running", 1)

@@ -48,62 +48,59 @@ def test_equal_answers_are_perfect_and_every_figure_is_a_number(values: np.ndarr
     assert all(np.isfinite(list(found.values())))
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [((9, 1, 2), True), ((9, 1, 10_000), True), ((9, 1, 1), False), ((9, 1, 10_001), False), ((9, 1, 5, 4), False)],
-)
-def test_what_looks_like_a_classifier(shape: tuple[int, ...], expected: bool) -> None:
-    """Rank 2 with 2 to 10,000 classes; a whole-number output is none."""
-    logits = np.full(shape, 2, np.float32)
-    assert parity.is_classifier(logits) is expected
-    assert not parity.is_classifier(np.zeros(shape, np.int64))
-
-
 def test_only_one_output_damaged_still_fails() -> None:
     """Every output is gated, and only the damaged one is named, with metric, value and threshold."""
     floats = {"class": SCORES, "onset": GENERATOR.normal(size=(50, 1, 6, 3)).astype(np.float32)}
     converted = {"class": SCORES, "onset": np.roll(floats["onset"], 1, axis=0)}
     made = parity.compare(floats, converted, options(quantize="int8"), real_data=True)
-    (failure,) = gates.failures(made, [])
-    assert re.fullmatch(r"output 'onset': cosine is -?0\.\d+, at least 0\.95 is asked", failure)
+    variance, part, cosine = gates.failures(made, [])
+    assert part.startswith("output 'onset': r2_part is -")
+    assert re.fullmatch(r"output 'onset': cosine is -?0\.\d+, at least 0\.95 is asked", cosine)
+    assert variance.startswith("output 'onset': r2 is -")
 
 
 def test_agreement_gate() -> None:
-    """Scores almost equal, classes flipped in one row of ten: cosine is content, agreement is not."""
-    floats = np.tile(np.float32([1.0, 1.001]), (10, 1))[:, np.newaxis]
+    """Scores that agree in all but two rows of twenty: every other figure is content, agreement is not."""
+    generator = np.random.default_rng(5)
+    floats = generator.normal(size=(20, 1, 2)).astype(np.float32)
+    floats[:, 0, 1] = np.where(np.arange(20) % 2, 2, -2)
+    floats[:2] = [[1.0, 1.001]]
     converted = floats.copy()
-    converted[0] = [[1.001, 1.0]]
+    converted[:2] = [[1.001, 1.0]]
     made = parity.compare({"o": floats}, {"o": converted}, options(quantize="int8"), real_data=True)
-    assert [gate.passed for gate in made[0].gates] == [False, True]
-    assert made[0].quality(10).metric == "agreement"
+    passed = {gate.metric: gate.passed for gate in made[0].gates}
+    assert passed == {"agreement": False, "class_f1": True, "r2": True, "r2_part": True, "cosine": True}
+    assert made[0].quality(20).metric == "agreement"
     on_random = parity.compare({"o": floats}, {"o": converted}, options(quantize="int8"), real_data=False)
-    assert [gate.metric for gate in on_random[0].gates] == ["cosine"]
+    assert [gate.metric for gate in on_random[0].gates] == ["r2", "r2_part", "cosine"]
     asked = parity.compare({"o": floats}, {"o": converted}, options(min_agreement=0.9), real_data=False)
-    assert [gate.passed for gate in asked[0].gates] == [True, True]
+    assert (asked[0].gates[0].metric, asked[0].gates[0].passed) == ("agreement", True)
 
 
 def test_max_error_gate_is_off_until_asked_for() -> None:
     """--max-error bounds the largest difference of any output."""
     converted = SCORES + np.float32(0.01)
     made = parity.compare({"o": SCORES}, {"o": converted}, options(), real_data=True)
-    assert [gate.metric for gate in made[0].gates] == ["cosine"]
+    assert "max_abs" not in [gate.metric for gate in made[0].gates]
     made = parity.compare({"o": SCORES}, {"o": converted}, options(max_error=0.005), real_data=True)
     assert "output 'o': max_abs is 0.01, at most 0.005 is asked" in gates.failures(made, [])
 
 
 def test_a_file_with_clamped_constants_must_keep_its_size() -> None:
     """Answers a third smaller have a cosine of 1: only where float16 cut constants off is the size gated too."""
-    smaller = {"o": SCORES * np.float32(0.655)}
+    powers = np.exp(SCORES)
+    scores = powers / powers.sum(-1, keepdims=True)
+    smaller = {"o": scores * np.float32(0.655)}
     asked = options(quantize="float16")
-    assert gates.failures(parity.compare({"o": SCORES}, smaller, asked, real_data=True), [], ["w"]) == []
-    made = parity.compare({"o": SCORES}, smaller, asked, real_data=True, clamped=True)
+    assert gates.failures(parity.compare({"o": scores}, smaller, asked, real_data=True), [], ["w"]) == []
+    made = parity.compare({"o": scores}, smaller, asked, real_data=True, clamped=True)
     assert gates.failures(made, [], ["w", "v"]) == [
         "output 'o': relative is 0.345, at most 0.01 is asked",
         "float16 cannot hold the values of 'w', 'v' (beyond 65504): use --quantize none or dynamic",
     ]
-    near = {"o": SCORES * np.float32(0.995)}
-    assert gates.failures(parity.compare({"o": SCORES}, near, asked, real_data=True, clamped=True), [], ["w"]) == []
-    assert made[0].quality(50).metric == "cosine"
+    near = {"o": scores * np.float32(0.995)}
+    assert gates.failures(parity.compare({"o": scores}, near, asked, real_data=True, clamped=True), [], ["w"]) == []
+    assert made[0].quality(50).metric == "agreement"
     whole = {"k": np.arange(6).reshape(6, 1)}
     assert gates.failures(parity.compare(whole, whole, asked, real_data=True, clamped=True), [], ["w"]) == []
 
@@ -155,17 +152,6 @@ def test_accuracy_counts_rows() -> None:
     assert parity.accuracy(scores, np.array([[0, 1], [2, 0]])) == 0.75
 
 
-def test_frames_are_told_from_classes() -> None:
-    """Sigmoid frames and detections are scores each of its own; softmax rows, of whatever rank, are classes."""
-    frames = GENERATOR.uniform(size=(5, 1, 20, 8)).astype(np.float32)
-    rows = frames / frames.sum(-1, keepdims=True)
-    assert parity.is_frames(frames)
-    assert not parity.is_classifier(frames)
-    assert parity.is_classifier(rows)
-    assert not parity.is_frames(rows)
-    assert not parity.is_frames(2 * frames)
-
-
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.9])
 def test_f1_is_that_of_the_counted_hits(threshold: float) -> None:
     """F1 at the threshold equals precision and recall counted one frame after the other."""
@@ -182,9 +168,16 @@ def test_f1_is_that_of_the_counted_hits(threshold: float) -> None:
 
 
 def test_f1_of_nothing_is_not_told() -> None:
-    """Where the SavedModel finds nothing there is nothing to agree on, and no gate that passes for nothing."""
-    quiet = np.full((4, 1, 9, 3), 0.01, np.float32)
-    assert "f1" not in parity.measure(quiet, quiet)
+    """Where neither finds anything there is nothing to agree on; the variance is held instead. False alarms are all
+    that there is where the SavedModel is quiet: they fail."""
+    quiet = GENERATOR.uniform(0, 0.1, size=(4, 1, 9, 3)).astype(np.float32)
+    found = parity.measure(quiet, quiet)
+    assert "f1" not in found
+    assert found["r2"] == 1
+    alarm = quiet.copy()
+    alarm[0, 0, 0, 0] = 0.9
+    made = parity.compare({"o": quiet}, {"o": alarm}, options(quantize="int8"), real_data=True)
+    assert gates.failures(made, [])[0].startswith("output 'o': f1 is 0, ")
 
 
 def test_a_lost_output_is_gated_by_its_f1() -> None:
@@ -233,3 +226,73 @@ def test_margins_order_gates_of_different_kinds() -> None:
     assert gates.Gate("o", "f1", 1.0, 0.95).margin == pytest.approx(1)
     assert gates.Gate("o", "mae", 0.0, 2.0, at_least=False).margin == 1
     assert gates.Gate("o", "mae", 3.0, 2.0, at_least=False).margin == -0.5
+
+
+def test_a_lost_factor_is_seen_in_real_numbers() -> None:
+    """Every answer a third too small, or a constant too large: the cosine is content, the variance is lost."""
+    floats = GENERATOR.normal(size=(50, 1, 3, 2)).astype(np.float32) + np.float32(5)
+    for converted, kept in ((floats * np.float32(0.7), False), (floats + np.float32(1), False), (floats, True)):
+        made = parity.compare({"o": floats}, {"o": converted}, options(quantize="int8"), real_data=True)
+        a, b = floats.ravel().astype(float), converted.ravel().astype(float)
+        assert made[0].figures["r2"] == pytest.approx(1 - np.sum((b - a) ** 2) / np.sum((a - a.mean()) ** 2), rel=1e-4)
+        assert [(gate.metric, gate.passed) for gate in made[0].gates] == [
+            ("r2", kept),
+            ("r2_part", kept),
+            ("cosine", True),
+        ]
+
+
+def test_numbers_that_may_be_classes_say_so() -> None:
+    """A regression of several numbers fails the agreement of classes: the line says what to do about it."""
+    floats = GENERATOR.normal(size=(50, 1, 4)).astype(np.float32)
+    noisy = floats + GENERATOR.normal(scale=0.5, size=floats.shape).astype(np.float32)
+    made = parity.compare({"o": floats}, {"o": noisy}, options(quantize="int8"), real_data=True)
+    assert "if these are no class scores: --min-agreement 0" in gates.failures(made, [])[0]
+    scores = np.tile(np.float32([[0.1, 0.9]]), (50, 1, 1))
+    both = parity.compare(
+        {"o": floats, "c": scores}, {"o": noisy, "c": scores}, options(quantize="int8"), real_data=True
+    )
+    assert [gate.metric for gate in both[1].gates] == ["r2", "r2_part", "cosine"]
+
+
+def test_small_columns_beside_large_ones() -> None:
+    """Boxes of hundreds and scores below 1 in one tensor, along whichever axis: that the scores are lost is seen."""
+    large = GENERATOR.uniform(0, 640, size=(20, 1, 30, 4))
+    small = GENERATOR.uniform(-0.2, 1, size=(20, 1, 30, 3))
+    floats = np.concatenate([large, small], -1).astype(np.float32)
+    step = np.float32(2.5)  # what int8 holds of 0 to 640
+    converted = np.rint(floats / step) * step
+    for axis in (3, 2):
+        a, b = (np.moveaxis(side, 3, axis) for side in (floats, converted))
+        made = parity.compare({"o": a}, {"o": b}, options(quantize="int8"), real_data=True)
+        assert made[0].figures["cosine"] > 0.9999
+        (failure,) = gates.failures(made, [])
+        assert failure.startswith("output 'o': r2_part is ")
+    good = parity.compare({"o": floats}, {"o": floats + np.float32(0.01)}, options(quantize="int8"), real_data=True)
+    assert gates.failures(good, []) == []
+
+
+def test_a_rare_class_that_is_lost() -> None:
+    """Of 200 rows 8 are of a class that is found in 3 of them: 97.5 % agree, and the class is useless."""
+    floats = np.tile(np.float32([0.9, 0.1]), (200, 1, 1))
+    floats[:8] = [0.1, 0.9]
+    converted = floats.copy()
+    converted[:5] = [0.9, 0.1]
+    made = parity.compare({"o": floats}, {"o": converted}, options(quantize="int8"), real_data=True)
+    assert made[0].figures["agreement"] == 0.975
+    assert made[0].figures["class_f1"] == pytest.approx(2 * 3 / (8 + 3), rel=1e-5)
+    (failure,) = gates.failures(made, [])
+    assert failure.startswith("output 'o': class_f1 is 0.5455, at least 0.8")
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int64])
+def test_flags_are_gated_by_what_they_find(dtype: type[np.generic]) -> None:
+    """8 of 200 flags are on; as many wrong ones leave 96 % equal, and nothing found."""
+    floats = np.zeros((200, 1), dtype)
+    floats[:8] = 1
+    converted = np.roll(floats, 8, axis=0)
+    made = parity.compare({"o": floats}, {"o": converted}, options(quantize="int8", min_agreement=None), real_data=True)
+    assert made[0].figures["equal"] == 0.92
+    assert made[0].figures["f1"] == 0
+    classes = np.arange(200).reshape(200, 1)
+    assert "f1" not in parity.measure(classes, classes)

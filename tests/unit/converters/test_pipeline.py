@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import tinymodel
 
-from converters import child, conversions, loadtest, pipeline, show, truth
+from converters import child, conversions, loadtest, pages, pipeline, place, show, truth
 from converters.child import DiedError, OnStage
 from converters.found import Converted, Found
 from converters.loadtest import LoadTest, Outcome
@@ -21,7 +21,7 @@ from converters.pipeline import CrashedError, RefusedError
 from converters.report import Source
 from edged import bundle, postprocess
 from edged.bundle import Calibration, InputRange, Postprocess
-from edged.errors import BadDataError, InternalError, UsageError
+from edged.errors import BadDataError, InternalError, UnavailableError, UsageError
 from edged.limits import Limits
 
 X = np.random.default_rng(3).normal(size=(20, 1, 3)).astype(np.float32)
@@ -279,9 +279,56 @@ def test_a_delegate_of_the_fleet_must_take_something(options: Options, monkeypat
         ({"quantize": "int16x8"}, "int16x8 needs calibration data"),
         ({"io": "quantized"}, "quantized needs integer inputs"),
         ({"io": "quantized", "quantize": "float16"}, "quantized needs integer inputs"),
+        ({"io": "quantized", "quantize": "auto"}, "--quantize auto needs --calibration"),
     ],
 )
 def test_flags_that_cannot_go_together(options: Options, changes: dict[str, str], says: str) -> None:
     """Refused before any child starts."""
     with pytest.raises(UsageError, match=says):
         pipeline.convert(dataclasses.replace(options, **changes), [].append, [].append)
+
+
+def test_a_report_that_cannot_be_kept_is_no_failure(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bundle is there and sound: the conversion says what it could not keep, and is a success."""
+    theirs = options.output.with_name("r.html")
+    given = dataclasses.replace(options, report=str(theirs))
+    real = place.write
+
+    def write(*args: Any, **more: Any) -> None:
+        real(*args, **more)
+        theirs.mkdir()
+
+    monkeypatch.setattr(place, "write", write)
+    result = run(given, monkeypatch, tinymodel.dense_expected(X))
+    assert bundle.read(options.output).manifest.name == "dense"
+    assert "r.html: has appeared meanwhile" in result.unkept
+    assert sorted(p.name for p in options.output.parent.iterdir()) == ["model", "out", "r.html"]
+
+
+def test_the_reason_of_a_refusal_outlives_its_report(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no room for the report: the refusal is told all the same."""
+
+    def full(*_: object) -> None:
+        raise UnavailableError("out-refused.html", "No space left on device")
+
+    monkeypatch.setattr(pages, "keep_refused", full)
+    with pytest.raises(RefusedError, match=r"cosine.*no report, out-refused\.html: No space left"):
+        run(options, monkeypatch, tinymodel.dense_expected(X) @ np.array([[0, 1], [-1, 0]], np.float32))
+
+
+def test_tensorflow_killed_from_outside_is_started_again(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGKILL is no verdict on a mode: it is converted again, once, and the bundle is what it would have been."""
+    fake = FakeTensorFlow(tinymodel.dense_expected(X))
+    kills = [1, 1]
+
+    def killed(module: str, *args: Any) -> dict[str, Any]:
+        if module == "converters.work" and kills:
+            kills.pop()
+            raise DiedError("converting", -9, "")
+        return fake(module, *args)
+
+    monkeypatch.setattr(child, "run", killed)
+    with pytest.raises(InternalError, match="SIGKILL"):
+        pipeline.convert(options, [].append, [].append)
+    kills.append(1)
+    assert pipeline.convert(options, [].append, [].append).report.chosen == "none"

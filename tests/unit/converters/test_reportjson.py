@@ -95,7 +95,8 @@ def test_numbers_are_plain_and_other_things_are_refused() -> None:
     ][0]
     assert item["outputs"][0]["figures"] == {"a": 3, "down": "-Infinity", "nan": "NaN", "up": "Infinity"}
     assert item["outputs"][0]["gates"][0] == {
-        "output": "y", "metric": "cosine", "value": 0.5, "threshold": 0.95, "at_least": True, "passed": False,
+        "output": "y", "metric": "cosine", "value": 0.5, "threshold": 0.95, "at_least": True, "note": "",
+        "passed": False,
     }  # fmt: skip
     with pytest.raises(TypeError, match="not object"):
         reportjson.document(dataclasses.replace(report, versions={"a": cast("str", object())}), timings=True)

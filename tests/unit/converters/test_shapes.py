@@ -8,7 +8,7 @@ import pytest
 
 from converters import shapes
 from converters.shapes import Asked, Dims
-from edged.errors import UsageError
+from edged.errors import BadDataError, UsageError
 
 
 def pinned(found: shapes.Shapes) -> list[tuple[str, int, int]]:
@@ -81,3 +81,25 @@ def test_shapes_that_cannot_be(dims: dict[str, Dims | None], asked: dict[str, An
     """An open or contradictory shape names the input and the flag to give."""
     with pytest.raises(UsageError, match=says):
         shapes.pin(dims, Asked(**asked), "m")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (
+            Asked(300_000_000),
+            r"--batch: input 'x' would have 4,800,000,000 values \(300000000,16\), at most 2,147,483,648",
+        ),
+        (Asked(1, {"x": (999_999_999_999, 16)}), "--shape: input 'x' would have"),
+    ],
+)
+def test_more_values_than_a_bundle_carries(asked: Asked, says: str) -> None:
+    """A slip of the finger costs a line, not the machine's memory."""
+    with pytest.raises(UsageError, match=says):
+        shapes.pin({"x": (None, 16)}, asked, "m")
+
+
+def test_an_input_without_a_value() -> None:
+    """No tensor of a bundle is empty."""
+    with pytest.raises(BadDataError, match=r"m: input 'x' of shape \[1, 0\] holds no value"):
+        shapes.pin({"x": (None, 0)}, Asked(), "m")

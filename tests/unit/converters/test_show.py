@@ -125,7 +125,8 @@ def test_the_figures_table_is_as_narrow_as_it_can_be() -> None:
 def test_a_documented_share_is_an_upper_bound() -> None:
     """`at most` tells it from one that was measured."""
     rows = (
-        Coverage("xnnpack", "measured", "r 1", 14, 15, 2, (Refusal("RESHAPE", 1),)),
+        Coverage("xnnpack", "measured", "r 1", 14, 15, 2, (Refusal("RESHAPE", 1),), (0,) * 9 + (-1,) + (1,) * 5),
+        Coverage("xnnpack", "measured", "r 2", 2, 15, 1, (), (0, 0) + (-2,) * 13),
         Coverage("edgetpu", "documented", "a paper", 12, 15, 1, (Refusal("EXP", 3), Refusal("EXP", 1, "why"))),
         Coverage("gpu", "documented", "a paper", 0, 15, 0, reason="takes no op"),
     )
@@ -133,8 +134,9 @@ def test_a_documented_share_is_an_upper_bound() -> None:
     text = show.as_text(result(replace(report, attempts=(replace(report.shown, coverage=rows),))))
     lines = [re.split(r"  +", line) for line in text.splitlines()]
     assert ["xnnpack", "measured, r 1", "14 of 15 ops", "2", "RESHAPE"] in lines
+    assert ["xnnpack", "measured, r 2", "at least 2 of 15 ops", "1"] in lines
     assert ["edgetpu", "documented", "at most 12 of 15 ops", "1", "EXP"] in lines
-    assert ["gpu", "documented", "-", "0", "takes no op"] in lines
+    assert ["gpu", "documented", "0 of 15 ops", "0", "takes no op"] in lines
 
 
 def test_modes_that_were_tried_are_a_table() -> None:
@@ -154,23 +156,26 @@ def test_modes_that_were_tried_are_a_table() -> None:
         ),
     )
     assert [re.split(r"  +", line) for line in show.attempts(report).splitlines()] == [
-        ["mode", "bytes", "P50 µs, r 1", "P50 µs, r 2", "worst figure", "verdict"],
-        ["none", "9,000", "20", "-", "agreement 0.9 (y)", "passed"],
-        ["int8", "3,000", "20", "1,234", "agreement 0.9 (y)", "chosen"],
+        ["mode", "bytes", "P50 µs, r 1", "P50 µs, r 2", "worst agreement", "verdict"],
+        ["none", "9,000", "20", "-", "0.9 (y)", "passed"],
+        ["int8", "3,000", "20", "1,234", "0.9 (y)", "chosen"],
         ["int16x8", "-", "-", "-", "-", "died: the converter died"],
     ]
 
 
-def test_a_large_error_is_the_worst_and_a_small_agreement() -> None:
-    """The headline looks at the side of each figure that is bad."""
+def test_what_no_runtime_ran_is_told_first() -> None:
+    """A target that a table alone judged stands under the name of the bundle."""
+    report = samplereports.passing()
+    lines = show.as_text(result(report)).splitlines()
+    assert lines[1] == "not run here, judged by table alone: ai-edge-litert 2.1.0"
+    ran = replace(report.shown, targets=report.shown.targets[:3])
+    assert "not run here" not in show.as_text(result(replace(report, attempts=(ran,))))
 
-    def headline(metric: str, *values: float) -> str:
-        outputs = tuple(
-            replace(samplereports.parity(f"o{n}", 1.0), figures={metric: value}) for n, value in enumerate(values)
-        )
-        run = replace(samplereports.passing().shown.targets[1], outputs=outputs)
-        return show.headline(Attempt("int8", "passed", targets=(run,)))
 
-    assert headline("mae", 1.0, 3.0, 2.0) == "mae 3 (o1)"
-    assert headline("agreement", 0.9, 0.5, 0.7) == "agreement 0.5 (o1)"
-    assert show.headline(Attempt("int8", "died")) == "-"
+def test_layers_say_of_how_many_samples_they_are() -> None:
+    """They are of fewer samples than the figures of the outputs."""
+    report = samplereports.refused()
+    assert show.layers(report).startswith("worst layers (on the first 8 of 16 samples, errors of the layers before")
+    named = [line for line in show.layers(report).splitlines() if "= output" in line]
+    assert [re.split(r"  +", line)[-1] for line in named] == ["model/softmax_14 = output onset"]
+    assert show.layers(replace(report, samples=5)).startswith("worst layers (on 5 samples, errors of")

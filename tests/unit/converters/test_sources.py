@@ -238,3 +238,33 @@ def test_what_hardly_varies_is_told_with_every_source(folder: Path) -> None:
     """The notes of a loaded source hold the constant channel, whatever kind of source it is."""
     np.save(folder / "x.npy", np.where(np.arange(4) == 2, 7, DATA).astype(np.float32))
     assert [n for n in load("x.npy", folder, X).notes if "channel 2 of 4 is constant (7)" in n]
+
+
+def test_a_function_may_yield_labels(folder: Path) -> None:
+    """`y` beside the inputs is the labels of --eval; in --calibration it is not used, and that is said."""
+    (folder / "rows_y.py").write_text(
+        "import numpy as np\n"
+        "def rows():\n"
+        "    for i in range(3):\n"
+        "        yield {'x': np.full((1, 4), i, 'f4'), 'y': i, 'label': 0}\n"
+    )
+    found = load("rows_y:rows", folder, X, labels=True)
+    assert found.labels is not None
+    assert found.labels.tolist() == [0, 1, 2]
+    assert found.notes == ("rows_y:rows: 'label' is not used",)
+    calibration = load("rows_y:rows", folder, X)
+    assert calibration.labels is None
+    assert calibration.notes == ("rows_y:rows: 'y' is not used", "rows_y:rows: 'label' is not used")
+    np.testing.assert_array_equal(calibration.arrays["x"][:, 0, 0], [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [(":f", "module:function"), ("..gens:f", "gens:f"), ("./gens.py:f", "gens:f"), ("gens:", "module:function")],
+)
+def test_what_names_no_function(folder: Path, source: str, advice: str) -> None:
+    """A path or half a name gets the form that is wanted."""
+    with pytest.raises(
+        BadDataError, match=rf"names no function of a module \(like {advice}, with the module's file in"
+    ):
+        load(source, folder, X)

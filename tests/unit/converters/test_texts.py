@@ -134,3 +134,13 @@ def test_the_commented_keys_of_the_samples_are_right_too(tmp_path: Path) -> None
     assert texts.postprocess.top_k > 0
     assert texts.image is not None
     assert {field.name for field in dataclasses.fields(ImagePreprocess)} == set(texts.image)
+
+
+def test_labels_that_never_end(tmp_path: Path) -> None:
+    """A device is not read, and neither is what nobody wrote by hand."""
+    with pytest.raises(BadDataError, match="/dev/zero: is no regular file"):
+        Texts.read(options(tmp_path, labels="/dev/zero"))
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate((4 << 20) + 1)
+    with pytest.raises(BadDataError, match="huge: is larger than 4,194,304 bytes"):
+        Texts.read(options(tmp_path, labels=str(tmp_path / "huge")))

@@ -75,6 +75,7 @@ def test_what_was_asked_passes_in_silence() -> None:
             r"output 'y' is float32, asked was int8 \(the converter left it so; --quantize mixed has float inputs",
         ),
         ({"outputs": (dataclasses.replace(OUT8, scale=0.0),)}, "output 'y' has no scale"),
+        ({"kinds": {"int8": 0, "float": 0, "other": 3}}, r"there is nothing to quantize: .* \(--quantize none\)"),
         ({"integer_share": 0.3, "float_ops": ("CONV_2D",)}, "int8 was asked, but 70% of the ops are float: CONV_2D"),
     ],
 )
@@ -184,7 +185,7 @@ def test_a_file_without_a_signature() -> None:
         ("dynamic", {"hybrid": 1}, {"int8": (1, 64), "float32": (3, 0)}, True),
         ("mixed", {"float": 3}, {"float32": (3, 64)}, False),
         ("mixed", {"float": 3, "int8": 1}, {"int8": (1, 64), "float32": (3, 0)}, True),
-        ("int8", {"other": 3}, {"int8": (3, 64)}, False),
+        ("int8", {"int16": 3}, {"int8": (3, 64)}, False),
         ("int16x8", {"int8": 3}, {"int8": (3, 64)}, False),
         ("int16x8", {"int16": 3}, {"int8": (3, 64)}, True),
     ],

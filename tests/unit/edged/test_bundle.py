@@ -129,6 +129,74 @@ def test_links_in_a_tar_are_not_followed(tmp_path: Path) -> None:
         bundle.read(file)
 
 
+def long_links(count: int) -> bytes:
+    """GNU headers of a long name, each of which is about the next one."""
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 5
+    return (info.tobuf(tarfile.GNU_FORMAT) + b"aaaa\0".ljust(512, b"\0")) * count
+
+
+def a_header_of(size: int) -> bytes:
+    """A long name that is said to have `size` bytes, in a file that has them all as a hole."""
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("head", "size", "says"),
+    [
+        (long_links(3000), 0, "lead from one to the next without end"),
+        (a_header_of(1 << 30), 1 << 31, "a header of 1073741824 bytes"),
+        (tarfile.TarInfo("f").tobuf() * 1001, 0, "more than 1000 files"),
+    ],
+    ids=["chained", "huge", "many"],
+)
+def test_a_tar_that_means_harm_is_refused(tmp_path: Path, head: bytes, size: int, says: str) -> None:
+    """Neither the stack nor the memory nor the patience of the reader is the writer's to spend."""
+    file = tmp_path / "x.tar"
+    file.write_bytes(head)
+    with file.open("r+b") as opened:
+        opened.truncate(max(size, len(head)))
+    with pytest.raises(BadDataError, match=says):
+        bundle.read(file)
+
+
+def test_files_beside_the_listed_ones_are_named(tmp_path: Path, path: Path) -> None:
+    """In a directory and in a .tar: the bundle is read without them."""
+    (path / "extra.bin").write_bytes(b"x")
+    assert bundle.read(path).unlisted == ("extra.bin",)
+    file = tmp_path / "x.tar"
+    with tarfile.open(file, "w") as tar:
+        for name in sorted(each.name for each in path.iterdir()):
+            tar.add(path / name, name)
+    assert bundle.read(file).unlisted == ("extra.bin",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2**53 + 1},
+        {"version": 10**400},
+        {"name": "\x1b[31mred"},
+        {"name": "n" * 1001},
+        {"signature": "a\nb"},
+        {"files": {"model.tflite": {"sha256": "0" * 64, "size": 2**31 + 1}}},
+        {"inputs": [{"name": "x", "dtype": "int8", "shape": [1, 3], "scale": 0.5, "zero_point": 2**31}]},
+    ],
+    ids=["version", "digits", "escape", "long", "signature", "size", "zero point"],
+)
+def test_values_that_no_reader_can_use_are_refused(path: Path, change: dict[str, object]) -> None:
+    """Numbers beyond what JSON's readers agree on, and names that would move a cursor."""
+    with pytest.raises(BadDataError, match=next(iter(change))):
+        bundle.read(edited(path, change))
+
+
+def test_a_version_that_every_reader_can_use(path: Path) -> None:
+    """2 to the 53rd, as the largest one."""
+    assert bundle.read(edited(path, {"version": 2**53})).manifest.version == 2**53
+
+
 def test_writing_never_overwrites(path: Path) -> None:
     """An existing bundle stays as it is."""
     with pytest.raises(FileExistsError):

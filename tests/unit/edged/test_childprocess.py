@@ -140,14 +140,14 @@ def _bare() -> dict[str, str]:
 
 
 class Strict:
-    """A guard that has had enough at its third look."""
+    """A guard that has had enough at its third look, or a later one."""
 
-    def __init__(self) -> None:
-        self.looks, self.broken = 0, ""
+    def __init__(self, most: int = 3) -> None:
+        self.most, self.looks, self.broken = most, 0, ""
 
     def tick(self) -> bool:
         self.looks += 1
-        self.broken = "took too much" * (self.looks == 3)
+        self.broken = "took too much" * (self.looks == self.most)
         return bool(self.broken)
 
 
@@ -169,3 +169,15 @@ def test_a_guarded_answer_is_the_same(folder: Path) -> None:
     child = childprocess.start_answering("answering")
     with child, pytest.raises(NoAnswerError, match=r"^ended with 1: no luck$"):
         childprocess.guarded_answer(child, Watch(child.pid, Limits(30)))
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_process_left_behind_does_not_hold_up_the_answer(folder: Path, *, guarded: bool) -> None:
+    """What the child forked holds its pipes open: its own end, and what it wrote until then, are enough."""
+    source = "import subprocess\np = subprocess.Popen(['sleep', '20'])\nprint('{\"pid\": %d}' % p.pid)"
+    (folder / "answering.py").write_text(source)
+    with childprocess.start_answering("answering") as child:
+        told = childprocess.guarded_answer(child, Strict(1000)) if guarded else childprocess.answer(child, 15)
+    stat = Path(f"/proc/{told['pid']}/stat").read_text()
+    assert stat.rpartition(")")[2].split()[0] != "Z"  # it runs: its end was not waited for
+    os.kill(int(str(told["pid"])), signal.SIGKILL)

@@ -83,14 +83,25 @@ def test_sizes_and_shapes_are_read() -> None:
     [
         (["--spread"], "--spread: needs --count or --per-key, one of the two"),
         (["--spread", "--count", "3", "--per-key", "1"], "--spread: needs --count or --per-key, one of the two"),
-        (["--input", "y", "--label", "3"], "--label: the model has an input called 'y'"),
+        (["--input", "y", "--label", "3"], "--input: 'y' is a name that `edged convert --eval` takes for labels"),
+        (["--label", ""], "--label: must be a class number or a name, got ''"),
+        (["--label", " "], "--label: must be a class number or a name"),
+        (["--label", "a\nb"], r"--label: must be a class number or a name, got 'a\\nb'"),
+        (["--label", "9" * 20], "--label: a class number has at most 18 digits"),
+        (["--label", "9" * 5000], "--label: a class number has at most 18 digits"),
+        (["--client-id", "edged-box"], "--client-id: 'edged-box' is the daemon's own: the broker would throw"),
+        (["--client-id", ""], "--client-id: must be 1 to 65535 bytes"),
+        (["--max-bytes", "1"], r"--max-bytes: 1 B hold no sample \(one takes 260 B in memory\)"),
+        (["--dtype", "int8"], "--dtype: says what payloads of --shape hold"),
+        (["--append", "-o", "to.npz"], "-o: to.npz is a link to"),
     ],
 )
 def test_options_that_do_not_go_together(folder: Path, words: list[str], says: str) -> None:
     """Refused before there is a connection or a file."""
+    (folder / "to.npz").symlink_to("nowhere.npz")
     with pytest.raises(UsageError, match=says):
         record.run(parsed(*words))
-    assert [path.name for path in folder.iterdir()] == ["edged.yaml"]
+    assert sorted(path.name for path in folder.iterdir()) == ["edged.yaml", "to.npz"]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +111,7 @@ def test_options_that_do_not_go_together(folder: Path, words: list[str], says: s
         (["sit"], [], "c.npz has labels"),
         (["sit"], ["--label", "3"], "the labels of c.npz are of another kind"),
         ([3], ["--label", "sit"], "the labels of c.npz are of another kind"),
+        ([[1, 0]], ["--label", "3"], "the labels of c.npz are of another kind"),
     ],
 )
 def test_labels_are_of_all_samples_or_of_none(folder: Path, there: Any, words: list[str], says: str) -> None:
@@ -114,12 +126,35 @@ def test_labels_are_of_all_samples_or_of_none(folder: Path, there: Any, words: l
 
 
 @pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        (
+            {"input": np.zeros((1, 1, 2), np.float32)},
+            r"c.npz: holds 'input' float32 \[1, 2\], the recording 'input' float",
+        ),
+        ({"input": np.zeros((1, 1, 1))}, r"holds 'input' float64 \[1, 1\]"),
+        ({"x": np.zeros((1, 1, 1), np.float32)}, "holds 'x' float32"),
+        ({"y": np.zeros(1, np.int64)}, "is no recording: it holds labels alone"),
+    ],
+)
+def test_a_file_that_the_windows_do_not_fit_is_known_at_the_start(
+    folder: Path, arrays: dict[str, Any], says: str
+) -> None:
+    """Shape and dtype of what will be cut are known: no hour is recorded for a file that cannot take it."""
+    np.savez(folder / "c.npz", **arrays)
+    words = ["--label", "1"] if "y" in arrays else []
+    with pytest.raises(BadDataError, match=says):
+        record.run(parsed("--append", *words))
+    assert sorted(path.name for path in folder.iterdir()) == ["c.npz", "edged.yaml"]
+
+
+@pytest.mark.parametrize(
     ("given", "expected", "dtype"),
     [("3", 3, "int64"), ("-1", -1, "int64"), ("walk", "walk", "<U4"), ("1.5", "1.5", "<U3")],
 )
 def test_a_label_is_a_class_number_or_a_name(given: str, expected: object, dtype: str) -> None:
     """Whole numbers are numbers, all else is a name."""
-    label = record._label(given, recorder()[1], {}, Path("c.npz"))["y"]
+    label = record._label(given, recorder()[1])["y"]
     assert (label.item(), str(label.dtype)) == (expected, dtype)
 
 
@@ -164,7 +199,10 @@ def test_a_session_records_until_it_is_full() -> None:
     sender.stop()
 
 
-@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")],
+)
 def test_a_signal_is_a_word_and_handlers_are_put_back(number: signal.Signals, name: str) -> None:
     """While it lasts a signal ends nothing by itself; afterwards all is as it was."""
     before = signal.getsignal(number)
@@ -174,14 +212,66 @@ def test_a_signal_is_a_word_and_handlers_are_put_back(number: signal.Signals, na
     assert signal.getsignal(number) is before
 
 
+def test_nohup_stays_nohup() -> None:
+    """Who had SIGHUP ignored wants the recording to go on without its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Told() as told:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert told.name == ""
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_nothing_recorded_says_what_came() -> None:
     """No message at all, and messages that were not usable, are two mistakes with two messages."""
     found, made = recorder()
     with pytest.raises(BadDataError, match=r"t: no message came until Ctrl-C \(does anything publish there"):
-        record._samples(found, made, Path("c.npz"), "Ctrl-C")
+        record._samples(found, made, "c.npz", "Ctrl-C")
     found.on_message(Message("t", b"rubbish"))
     with pytest.raises(BadDataError, match=r"t: nothing was recorded: 1 messages \(1 bad\) \(t: not a \.npy stream\)"):
-        record._samples(found, made, Path("c.npz"), "Ctrl-C")
+        record._samples(found, made, "c.npz", "Ctrl-C")
+    small = Recorder(made.source, Kept(Rule(max_bytes=1)), "t", {})
+    give(small, "t", 1)
+    with pytest.raises(BadDataError, match="--max-bytes: ended it before the first sample of t, which is larger"):
+        record._samples(small, made, "c.npz", "--max-bytes")
+
+
+def test_what_was_recorded_outlives_a_broker_that_changes_its_mind() -> None:
+    """A subscription refused after a reconnect ends the recording; only without a sample is it an error."""
+    found, made = recorder()
+    session = record._Session(parsed(), record.requester("loopback://refused", {}), made, found, Told())
+    give(found, "t", 1)
+    assert "refuses the subscription to t" in session._ended(_Transport(1))  # type: ignore[arg-type]
+
+
+def test_a_lost_connection_is_told_to_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each loss, not for each attempt that fails after it, nor for those before the first connection."""
+    found, made = recorder()
+    lost: list[int] = []
+    monkeypatch.setattr(found, "interrupted", lambda: lost.append(1))
+    session = record._Session(parsed(), record.requester("loopback://lost", {}), made, found, Told())
+    for connected in (False, True, False, False, True, False):
+        session._note(connected, "" if connected else "gone")
+    assert (len(lost), session.disconnects) == (2, 2)
+
+
+class _Gone(io.StringIO):
+    """A terminal that went away."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, _text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_terminal_that_goes_away_ends_nothing() -> None:
+    """Its progress is not worth the recording."""
+    found, _ = recorder()
+    progress = RecordProgress(_Gone(), "payloads", None)
+    progress.show(found, 1.0, "")
+    progress.done()
 
 
 def summary(*, before: int = 0) -> Summary:

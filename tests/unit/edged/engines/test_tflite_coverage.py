@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delegates.optables import TABLES
-from delegates.optables_devices import EDGETPU
+from delegates.optables_devices import EDGETPU, VX
 from edged.engines import tflite_coverage, tflite_runtime
 from edged.engines.tflite_coverage import Coverage, Refusal
 from edged.engines.tflite_file import Graph, ModelFile, Op, Tensor
@@ -149,6 +149,31 @@ def test_a_measured_row() -> None:
     row = tflite_coverage.of_runtime(chain("ABS", "CUMSUM", "RELU", "TANH"), tried(partition=(0, -1, 1, 1)))
     assert (row.how, row.source, row.taken, row.total, row.partitions) == ("measured", "ai-edge-litert 9.9", 3, 4, 2)
     assert (row.refused, row.partition, row.reason) == ((Refusal("CUMSUM", 1),), (0, -1, 1, 1), "")
+
+
+def test_partitions_whose_ops_are_not_told() -> None:
+    """Two partitions, one of known ops, one of either of two: at least two ops of four, none refused falsely."""
+    known = Tried("ai-edge-litert", "9.9", True, "", (0, -2, -2, -1), 2)
+    row = tflite_coverage.of_runtime(chain("ABS", "RELU", "RELU", "TANH"), known)
+    assert (row.bound, row.taken, row.total, row.partitions) == ("at least", 2, 4, 2)
+    assert row.refused == (Refusal("TANH", 1),)
+    assert tflite_coverage.of_runtime(chain("ABS"), tried(partition=(0,))).bound == ""
+    found = rows(chain("RELU", dtypes=("float32", "float32")))
+    assert (found["vx"].bound, found["edgetpu"].taken, found["edgetpu"].bound) == ("at most", 0, "")
+
+
+def test_a_graph_that_is_too_large_for_tables() -> None:
+    """Each delegate says that it was not looked at, and nobody is told that it is of no use."""
+    model = chain(*["RELU"] * (tflite_coverage._MOST_LINKS // 3 + 1))
+    for row in tflite_coverage.documented(model):
+        assert (row.taken, row.reason.startswith("not told")) == (0, True)
+        assert tflite_coverage.without_use([row], row.delegate) == ()
+
+
+def test_many_partitions_are_numbered_in_time() -> None:
+    """Each is looked up once: 20,000 numbers in a list would take minutes, and the time-out of the test is that."""
+    partition = [n // 2 if n % 2 else -1 for n in range(400_000)]
+    assert tflite_coverage._kept(VX, partition) == tuple(partition)
 
 
 def test_a_runtime_that_refuses_has_a_row_with_its_reason() -> None:

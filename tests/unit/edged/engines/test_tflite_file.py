@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import tflitefiles, tinymodel
 
-from edged.engines import tflite_file, tflite_names
+from edged.engines import tflite_file, tflite_flatbuffer, tflite_names
 from edged.engines.tflite_file import Op
+from edged.engines.tflite_flatbuffer import TooLargeError
 
 MODELS = {
     "dense": tinymodel.dense_model,
@@ -311,3 +312,28 @@ def test_real_files_of_other_packages_are_read_alike() -> None:
     (path,) = Path(spec.submodule_search_locations[0]).rglob("*.tflite")
     model = path.read_bytes()
     assert tflite_file.read(model) == tflitefiles.second_reading(model)
+
+
+def test_too_large_is_not_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that honestly needs more than is read here, and one that needs more than any file of its size can."""
+    model = tinymodel.dense_model()
+    tflite_file.read(model)
+    monkeypatch.setattr(tflite_flatbuffer, "_BUDGET_CEILING", 500)
+    with pytest.raises(TooLargeError, match="is too large to be read here"):
+        tflite_file.read(model)
+    monkeypatch.setattr(tflite_flatbuffer, "_BUDGET_FLOOR", 100 - 4 * len(model))
+    monkeypatch.setattr(tflite_flatbuffer, "_BUDGET_CEILING", 1 << 26)
+    with pytest.raises(ValueError, match="is damaged") as caught:
+        tflite_file.read(model)
+    assert not isinstance(caught.value, TooLargeError)
+
+
+def test_what_is_damaged_is_told_with_a_name_that_is_cut() -> None:
+    """A name of a million letters does not fill the terminal."""
+    part, types = tflitefiles.part, tflitefiles.schema().TensorType
+    tensor = part("Tensor", name="n" * 10**6, type=types.FLOAT32, shape=[2], buffer=1)
+    graph = tflitefiles.graph([tensor], [], [0], [0])
+    model = tflitefiles.packed(subgraphs=[graph], buffers=[tflitefiles.buffer(), tflitefiles.buffer(b"abcd")])
+    with pytest.raises(ValueError, match="is damaged: 4 bytes") as caught:
+        tflite_file.read(model)
+    assert len(str(caught.value)) < 300

@@ -98,11 +98,20 @@ def test_foreign_ops_are_told_apart() -> None:
 
 
 def test_state_is_a_variable_or_a_tensor_that_outlives() -> None:
-    """Resource variables, and the variable tensors of fused RNNs."""
-    state = Graph("main", (Tensor("s", "int8", (1,), (1,), variable=True),), (), (), ())
-    assert tflite_nodes.stateful(model(state))
-    assert tflite_nodes.stateful(model(graph("READ_VARIABLE index > real")))
+    """Resource variables that an op writes, and the variable tensors of fused RNNs; what no op touches is none."""
+    tensors = (Tensor("s", "int8", (1,), (1,), variable=True),)
+    assert tflite_nodes.stateful(model(Graph("main", tensors, (Op("SVDF", 1, (0,), ()),), (), ())))
+    assert not tflite_nodes.stateful(model(Graph("main", tensors, (), (), ())))
+    assert tflite_nodes.stateful(model(graph("ADD real real > real"), graph("ASSIGN_VARIABLE index real >")))
+    assert tflite_nodes.stateful(model(graph("FlexAssignAddVariableOp index real >")))
     assert not tflite_nodes.stateful(model(graph("ADD real real > real")))
+
+
+def test_what_is_only_read_is_no_state() -> None:
+    """Weights that stand in variables, as a Keras GRU's do: read, or given their first values by a CALL_ONCE."""
+    assert not tflite_nodes.stateful(model(graph("READ_VARIABLE index > real")))
+    main = Graph("main", (), (Op("CALL_ONCE", 1, (), (), once=1),), (), ())
+    assert not tflite_nodes.stateful(model(main, graph("ASSIGN_VARIABLE index real >")))
 
 
 def test_shared_bytes_are_counted_once() -> None:

@@ -39,32 +39,50 @@ class Interpreter:
 
 def test_nothing_delegated() -> None:
     """Without a DELEGATE node every op is the CPU's."""
-    assert partitions(Interpreter(ROW), ROW.ops) == (-1, -1, -1, -1, -1)
+    assert partitions(Interpreter(ROW), ROW)[0] == (-1, -1, -1, -1, -1)
 
 
 def test_a_partition_reaches_back_to_its_inputs_and_no_further() -> None:
     """C and D lie between tensors 2 and 4; A, B and the side branch do not."""
-    assert partitions(Interpreter(ROW, ([2], [4])), ROW.ops) == (-1, -1, 0, 0, -1)
+    assert partitions(Interpreter(ROW, ([2], [4])), ROW) == ((-1, -1, 0, 0, -1), 1)
 
 
 def test_partitions_are_numbered_in_their_order() -> None:
     """A and the branch E in one, D in the other; B and C between them."""
-    found = partitions(Interpreter(ROW, ([0], [1, 5]), ([3], [4])), ROW.ops)
-    assert found == (0, -1, -1, 1, 0)
+    found = partitions(Interpreter(ROW, ([0], [1, 5]), ([3], [4])), ROW)
+    assert found == ((0, -1, -1, 1, 0), 2)
 
 
 def test_an_output_that_the_runtime_leaves_out() -> None:
     """The runtimes put -1 for an output of a WHILE that nobody reads; that is still the same op."""
     interpreter = Interpreter(ROW, ([3], [4]))
     interpreter._nodes[4]["outputs"] = [-1]
-    assert partitions(interpreter, ROW.ops) == (-1, -1, -1, 0, -1)
+    assert partitions(interpreter, ROW) == ((-1, -1, -1, 0, -1), 1)
+
+
+# As TensorFlow writes `v.assign_add(sum(x)); return x + v`: C reads the variable 2, D adds, E assigns, F reads, G adds.
+COUNT = graph(
+    ((), (2,)), ((0, 1), (3,)), ((2,), (4,)), ((4, 3), (5,)), ((2, 5), ()), ((2,), (6,)), ((0, 6), (7,))
+)  # fmt: skip
+
+
+def test_a_partition_without_outputs() -> None:
+    """What LiteRT lists for that model: the second partition holds D and E, and nobody reads what it makes."""
+    found = partitions(Interpreter(COUNT, ([0, 1], [2, 3]), ([2, 3, 4], []), ([0, 6], [7])), COUNT)
+    assert found == ((0, 0, -1, 1, 1, -1, 2), 3)
+
+
+def test_a_partition_that_may_be_either_of_two() -> None:
+    """Two ops assign the same, one partition: which of them it is cannot be told, and neither is counted to the CPU."""
+    twice = graph(((0,), (1,)), ((0,), ()), ((0,), ()))
+    assert partitions(Interpreter(twice, ([0], [])), twice) == ((-1, -2, -2), 1)
 
 
 @pytest.mark.parametrize("other", [graph(((0,), (1,))), graph(*[((0,), (5 - n,)) for n in range(5)])])
 def test_another_file_is_refused(other: Graph) -> None:
     """Numbers of one file over ops of another would be silently wrong."""
     with pytest.raises(ValueError, match="other ops"):
-        partitions(Interpreter(ROW), other.ops)
+        partitions(Interpreter(ROW), other)
 
 
 def wanted(letters: str, model: Graph = ROW) -> list[bool]:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support import tinymodel
 
@@ -14,7 +15,7 @@ from edged.config import Config
 from edged.errors import ConfigError, EdgedError, UsageError
 from edged.recording import plan
 from edged.recording.plan import Wish
-from edged.recording.source import Arrays, Payloads, Windows
+from edged.recording.source import Arrays, Payloads, Requests, Windows
 
 IMU = {
     "name": "imu", "topic": "sensors/+/imu", "key_level": 1, "fields": ["a", "b"], "seq": "n", "qos": 1, "model": "add",
@@ -68,8 +69,9 @@ def test_requests_to_a_model_are_recorded_as_its_bundle_reads_them(tmp_path: Pat
     """--model alone: its request topics, every codec a client may use."""
     tinymodel.write_add_bundle(tmp_path / "add", 8)
     found = plan.make(make(tmp_path, IMU), Wish(model="add"))
-    assert isinstance(found.source, Payloads)
+    assert isinstance(found.source, Requests)
     assert (found.subscription.filter, found.stream) == ("edged/v1/dev/box/req/add/#", "")
+    assert found.source.facts == {"x": (np.dtype(np.float32), (1, 8))}
     images = Wish(topic="cam/+", codec="png")
     with pytest.raises(UsageError, match="png needs a bundle that says how an image becomes the input"):
         plan.make(make(tmp_path, IMU), images)
@@ -108,12 +110,29 @@ def test_payloads_without_a_bundle_need_a_shape_unless_they_say_theirs(tmp_path:
         (Wish(topic="t", codec="raw", shapes={"x": (1 << 20, 1 << 20)}), UsageError, "--shape: .* elements"),
         (Wish(stream="imu", shapes={"x": (1, 9)}), ConfigError, "streams.imu: .*are 8 values, but input x of model"),
         (Wish(stream="imu", shapes={"x": (1, 8), "z": (1, 8)}), UsageError, "a stream feeds one input"),
+        (Wish(stream="imu", name="y"), UsageError, "--input: 'y' is a name that `edged convert --eval` takes for lab"),
+        (Wish(topic="t", shapes={"a": (1,), "labels": (1,)}), UsageError, "--shape: 'labels' is a name that"),
+        (Wish(stream="imu", name="\udcff"), UsageError, "--input: .* cannot be the name of an array"),
+        (Wish(stream="imu", name="x", shapes={"z": (1, 8)}), UsageError, "--input: and --shape both name the array"),
+        (Wish(stream="imu", dtype="int8"), UsageError, "--dtype: says what payloads of --shape hold: windows are"),
+        (Wish(stream="imu", shapes={"": (1, 8)}, dtype="int8"), UsageError, "--dtype: says what payloads of --shape"),
+        (Wish(topic="t", codec="npy", dtype="int8"), UsageError, "--dtype: needs --shape"),
+        (Wish(model="nope", shapes={"x": (1, 8)}), UsageError, "no model is called 'nope'"),
+        (Wish(topic="t", model="nope", shapes={"x": (1, 8)}), UsageError, "no model is called 'nope'"),
     ],
 )
 def test_wishes_that_cannot_be_met_are_refused(tmp_path: Path, wish: Wish, error: type[EdgedError], says: str) -> None:
     """Each in one line that names the option, before a connection is made."""
     with pytest.raises(error, match=says):
         plan.make(make(tmp_path, IMU, AUDIO, models=("add", "two")), wish)
+
+
+def test_no_option_is_without_effect(tmp_path: Path) -> None:
+    """A name for an input that the bundle names: told, unless it is that name."""
+    tinymodel.write_add_bundle(tmp_path / "add", 8)
+    with pytest.raises(UsageError, match=r"--input: model add names its inputs itself: x \(leave it out\)"):
+        plan.make(make(tmp_path), Wish(model="add", name="z"))
+    assert plan.make(make(tmp_path), Wish(model="add", name="x")).names == ("x",)
 
 
 def test_a_configuration_without_streams_says_what_to_do(tmp_path: Path) -> None:

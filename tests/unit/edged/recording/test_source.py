@@ -11,9 +11,10 @@ import pytest
 from support.sensorstream import FIELDS, bench, config, signature
 
 from edged.bundle import Signature, TensorSpec
+from edged.config import RepliesConfig
 from edged.recording.keep import Kept, Rule, Sample
 from edged.recording.recorder import Recorder
-from edged.recording.source import MAX_REASONS, Arrays, Payloads, Source, Windows
+from edged.recording.source import MAX_REASONS, Arrays, Payloads, Requests, Source, Windows
 from edged.transports.base import Message
 
 SPEC = TensorSpec("imu", "float32", (1, 4, 3))
@@ -179,3 +180,79 @@ def test_samples_that_do_not_fit_the_file_end_the_recording_at_once() -> None:
     recorder.on_message(Message("t", npy(np.zeros((1, 3), np.float32))))
     assert recorder.full.is_set()
     assert recorder.misfit == "holds 'x' float32 [1, 4], the recording 'x' float32 [1, 3]"
+
+
+@pytest.mark.parametrize("hop", [2, 4])
+def test_no_window_hides_a_lost_connection(hop: int) -> None:
+    """Without seq nothing shows what is missing: windows that have begun are thrown away, one for each sensor."""
+    source = Windows(config(length=4, hop=hop), SPEC, "box")
+
+    def send(key: str, *numbers: int) -> list[list[float]]:
+        messages = [Message(f"sensors/{key}/imu", json.dumps([n] * 3).encode(), received_ns=1) for n in numbers]
+        return [sample["imu"][0, :, 0].tolist() for _, sample in taken(source, *messages)]
+
+    assert send("a", 0, 1, 2, 3, 4) == [[0, 1, 2, 3]]
+    assert send("b", 0, 1, 2) == []
+    assert send("c", 0, 1, 2, 3) == [[0, 1, 2, 3]]
+    source.interrupted()
+    assert source.counters()["interrupted"] == (3 if hop == 2 else 2)
+    assert [send(key, 10, 11, 12) for key in "abc"] == [[], [], []]
+    assert [send(key, 13) for key in "abc"] == [[[10, 11, 12, 13]]] * 3
+
+
+def test_numbered_samples_tell_themselves_what_is_missing() -> None:
+    """With seq a window goes on over a reconnect that lost nothing, and is cut where something is missing."""
+    source = Windows(config(length=4, seq="n"), SPEC, "box")
+
+    def send(*numbers: int) -> list[list[float]]:
+        bodies = [dict.fromkeys(FIELDS, n) | {"n": n} for n in numbers]
+        messages = [Message("sensors/a/imu", json.dumps(body).encode(), received_ns=1) for body in bodies]
+        return [sample["imu"][0, :, 0].tolist() for _, sample in taken(source, *messages)]
+
+    assert send(5, 6) == []
+    source.interrupted()
+    assert send(7, 8, 9) == [[5, 6, 7, 8]]
+    source.interrupted()
+    assert send(11, 12, 13, 14) == [[11, 12, 13, 14]]
+    assert (source.counters()["gaps"], source.counters()["interrupted"]) == (1, 0)
+
+
+MINE = "edged/v1/resp/tom/1"
+
+
+def asked(payload: bytes = A.tobytes() + N.tobytes(), **facts: Any) -> Message:
+    settings: dict[str, Any] = {"topic": REQUEST, "response_topic": MINE, "correlation": b"1"}
+    return Message(payload=payload, received_ns=1, **settings | facts)
+
+
+def test_requests_are_those_that_the_daemon_would_run() -> None:
+    """Its own rules: a repeat once, no answer to nobody or elsewhere, topics of the contract; counted by reason."""
+    source = Requests(Payloads(TWO, None), RepliesConfig(), 20)
+    messages = [
+        asked(),
+        asked(),
+        asked(),
+        asked(A.tobytes() + b"\1\0\0\0"),
+        asked(correlation=b"2"),
+        asked(topic=f"{REQUEST}/9/raw", response_topic=None, correlation=None),
+        asked(topic=f"{REQUEST}/9/raw", response_topic=None, correlation=None),
+        asked(response_topic=None),
+        asked(response_topic="edged/v1/resp/eve/1"),
+        asked(topic=f"{REQUEST}/9"),
+        asked(retain=True),
+        asked(content_type="text/plain", correlation=b"3"),
+        asked(user=(("deadline-ms", "soon"),), correlation=b"4"),
+        asked(bytes(21), correlation=b"5"),
+        asked(b"123", correlation=b"6"),
+    ]
+    found = taken(source, *messages)
+    assert [(key, sample["n"].tolist()) for key, sample in found] == [("tom", [n]) for n in (7, 1, 7, 7)]
+    assert source.counters() == {
+        "bad": 4, "retained": 1, "repeats": 3, "refused_topic": 1, "refused_no_response_topic": 1,
+        "refused_response_topic": 1,
+    }  # fmt: skip
+    assert [reason.removeprefix(REQUEST) for reason in source.reasons] == [
+        ": it has no Response Topic", ": its Response Topic is not below edged/v1/resp/<user>/",
+        "/9: the topic is not of the contract", ": no codec for content type 'text/plain'",
+        ": deadline-ms must be 1 to 86400000, got 'soon'",
+    ]  # fmt: skip
