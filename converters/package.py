@@ -7,7 +7,7 @@ from pathlib import Path
 from converters.attempt import Made
 from converters.found import Found
 from converters.options import Options
-from converters.report import Report
+from converters.report import Coverage, Report
 from edged import bundle
 from edged.bundle import Calibration, Converter, Manifest, Requirements
 
@@ -36,10 +36,12 @@ def manifest(made: Made, found: Found, report: Report) -> Manifest:
 
 def _coverage(report: Report) -> dict[str, str]:
     """Return delegate → what it takes, in words."""
-    return {
-        c.name: f"{c.bound + " " if c.bound else ""}{c.taken} of {c.total} ops in {c.partitions} parts ({c.how})" if not c.reason else c.reason
-        for c in report.shown.coverage
-    }
+    return {c.name: c.reason or _takes(c) for c in report.shown.coverage}
+
+
+def _takes(row: Coverage) -> str:
+    taken = f"{row.taken} of {row.total} ops in {row.partitions} parts ({row.how})"
+    return f"{row.bound} {taken}" if row.bound else taken
 
 
 def flags(made: Made, found: Found, report: Report) -> dict[str, str]:
