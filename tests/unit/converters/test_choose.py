@@ -84,3 +84,10 @@ def test_a_mode_without_effect_is_not_chosen() -> None:
     useless = dataclasses.replace(attempt("dynamic", 100), facts=dataclasses.replace(facts, effect=False))
     assert chosen(attempt("none", 100), useless) == "none"
     assert chosen(useless) == "dynamic"
+
+
+def test_a_file_that_keeps_state_is_said_to() -> None:
+    """A fused LSTM remembers where the SavedModel's layer begins anew: figures alone do not tell why they are off."""
+    facts = dataclasses.replace(truth.read(tinymodel.dense_model()), stateful=True)
+    refused = dataclasses.replace(attempt("none", 100, state="refused"), facts=facts)
+    assert "keeps state" in choose.advice(options(quantize="none"), [refused])[0]
