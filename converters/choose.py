@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from converters.options import MODES, Options
 from converters.report import Attempt
 
-# Sizes this near are one size to a device; then the mode that more accelerators take decides.
-NEAR = 1.2
 # Converted where a mode crashed, to name modes that work: the quick ones, without data.
 FALLBACKS = tuple(name for name, mode in MODES.items() if not mode.calibrated)
 SEARCHED = tuple(name for name, mode in MODES.items() if mode.searched)
@@ -40,7 +38,11 @@ def wants_mixed(options: Options, attempts: Sequence[Attempt]) -> bool:
 
 
 def choose(attempts: Sequence[Attempt]) -> Attempt | None:
-    """Return the attempt that ships: of those that pass on most runtimes the smallest; of near sizes the best rank."""
+    """Return the attempt that ships: of those that pass on most runtimes the smallest, of one size the best rank.
+
+    A larger file of whole numbers is not preferred: where a delegate needs one, --target names it, and files that it
+    takes nothing of do not pass.
+    """
     passed = [attempt for attempt in attempts if attempt.state == "passed"]
     # A mode without effect makes the float file again, under a name that promises something else.
     passed = [attempt for attempt in passed if attempt.facts is None or attempt.facts.effect] or passed
@@ -48,9 +50,7 @@ def choose(attempts: Sequence[Attempt]) -> Attempt | None:
         return None
     most = max(map(_runtimes, passed))
     widest = [attempt for attempt in passed if _runtimes(attempt) == most]
-    limit = NEAR * min(attempt.model_bytes for attempt in widest)
-    near = [attempt for attempt in widest if attempt.model_bytes <= limit]
-    return min(near, key=lambda attempt: (MODES[attempt.quantize].rank, attempt.model_bytes))
+    return min(widest, key=lambda attempt: (attempt.model_bytes, MODES[attempt.quantize].rank))
 
 
 def _runtimes(attempt: Attempt) -> int:
@@ -62,8 +62,13 @@ def advice(options: Options, attempts: Sequence[Attempt]) -> tuple[str, ...]:
     asked = attempts[0]
     others = [attempt for attempt in attempts[1:] if attempt.state == "passed"]
     lines = [f"--quantize {other.quantize} keeps every limit ({other.model_bytes:,} bytes)" for other in others]
+    if asked.facts is not None and asked.facts.random_ops:
+        lines.append(f"the model draws random numbers ({', '.join(asked.facts.random_ops)}): no two runs agree")
     if options.quantize not in MODES:
-        return ("see the report for the mode that comes nearest, and what it misses",)
+        return (
+            *lines,
+            "see the report for the mode that comes nearest, and what it misses",
+        )
     if asked.state == "died" and not others:
         lines.append(f"the modes {', '.join(attempt.quantize for attempt in attempts[1:])} failed as well")
     if asked.state == "refused" and asked.facts is not None and asked.facts.stateful:

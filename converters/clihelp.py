@@ -39,8 +39,9 @@ samples, for --calibration and --eval
 --quantize, and the least that each mode must reach
 {modes}
   {auto:8} tries {free}; with --calibration also {calibrated}, and {searched} where
-           int8 is refused. Of what passes on most runtimes the smallest ships; of files within a fifth of its size the
-           first in the order {order}
+           int8 is refused. Of what passes on most runtimes the smallest ships; of files of one size the first in
+           the order {order}. Where a delegate
+           needs whole numbers, name it with --target
 
 gates
   Every output is compared with the SavedModel on every runtime that is installed here. All float outputs: the cosine

@@ -15,8 +15,8 @@ from edged.errors import InternalError
 class Mode:
     """A quantization mode: what it makes, its default gates, and where `auto` prefers it.
 
-    says: what it makes, in words. rank: the place in the order in which `auto` prefers modes whose files are of nearly
-    the same size, from 0.
+    says: what it makes, in words. rank: the place in the order in which `auto` prefers modes whose files are of one
+    size, from 0.
     agreement: the least argmax agreement, or F1, of scores.
     cosine: the least cosine similarity of any float output. r2: the least coefficient of determination of an output of
     real numbers that are no scores. equal: the least share of equal whole numbers.
@@ -121,7 +121,7 @@ MODES: Mapping[str, Mode] = {
     ),
 }
 AUTO = "auto"
-# The modes as `auto` prefers them among files of nearly the same size, the best first.
+# The modes as `auto` prefers them among files of one size, the best first.
 PREFERRED = tuple(sorted(MODES, key=lambda name: MODES[name].rank))
 
 

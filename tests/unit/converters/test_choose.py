@@ -41,11 +41,11 @@ def test_the_smallest_that_passes_is_chosen() -> None:
     assert chosen(attempt("none", 400, state="refused"), attempt("int8", 0, state="died")) == ""
 
 
-def test_of_near_sizes_the_mode_that_accelerators_take() -> None:
-    """dynamic is often a few bytes smaller than int8, and slower on every device; int16x8 runs on reference kernels."""
-    assert chosen(attempt("none", 400), attempt("dynamic", 100), attempt("int8", 115)) == "int8"
-    assert chosen(attempt("none", 400), attempt("dynamic", 100), attempt("int8", 121)) == "dynamic"
-    assert chosen(attempt("dynamic", 110), attempt("int16x8", 100)) == "dynamic"
+def test_of_one_size_the_mode_that_accelerators_take() -> None:
+    """A few bytes decide, and where they do not, int8 goes before float; int16x8 runs on reference kernels."""
+    assert chosen(attempt("none", 400), attempt("dynamic", 100), attempt("int8", 101)) == "dynamic"
+    assert chosen(attempt("none", 400), attempt("dynamic", 100), attempt("int8", 100)) == "int8"
+    assert chosen(attempt("dynamic", 100), attempt("int16x8", 100)) == "dynamic"
 
 
 def test_a_mode_that_more_runtimes_take_goes_before_a_smaller_one() -> None:
@@ -76,6 +76,9 @@ def test_advice_names_what_passes() -> None:
     )
     assert "report" in choose.advice(options(), [attempt("none", 100, state="refused")])[0]
     assert choose.advice(options(quantize="none"), [attempt("none", 100, state="refused")]) == ()
+    dice = dataclasses.replace(truth.read(tinymodel.dense_model()), ops={"RANDOM_UNIFORM": 1})
+    refused = dataclasses.replace(attempt("none", 100, state="refused"), facts=dice)
+    assert "draws random numbers (RANDOM_UNIFORM)" in choose.advice(options(quantize="none"), [refused])[0]
 
 
 def test_a_mode_without_effect_is_not_chosen() -> None:
