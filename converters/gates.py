@@ -75,9 +75,8 @@ def of(
     """Return an output's gates.
 
     sure: whether what has an agreement is known to be class scores. real_data: on random inputs scores fall between
-    the classes: how often they flip says little. clamped: the file
-    holds constants that float16 cut off, so that every output must keep its size: a factor that became smaller leaves
-    the cosine as it was.
+    the classes: how often they flip says little. clamped: the file holds constants that float16 cut off, so that every
+    output must keep its size: a factor that became smaller leaves the cosine as it was.
     """
     found = _gates(output, figures, options, real_data=real_data, note="" if sure else _UNSURE)
     if clamped and "relative" in figures:
@@ -118,10 +117,10 @@ def _scores(
 def _against_labels(output: str, figures: Mapping[str, float], options: Options) -> Iterator[Gate]:
     if "accuracy" in figures:
         least = figures["accuracy_float"] - options.max_accuracy_loss - _SLACK
-        yield Gate(output, "accuracy", figures["accuracy"], max(0.0, least))
+        yield Gate(output, "accuracy", figures["accuracy"], max(0.0, least), note="--max-accuracy-loss")
     if "mae" in figures:
         most = figures["mae_float"] * (1 + options.max_mae_growth) + _SLACK
-        yield Gate(output, "mae", figures["mae"], most, at_least=False)
+        yield Gate(output, "mae", figures["mae"], most, at_least=False, note="--max-mae-growth")
 
 
 def failures(parities: Sequence[OutputParity], stuck: Sequence[str], clamped: Sequence[str] = ()) -> list[str]:

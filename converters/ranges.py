@@ -12,6 +12,9 @@ import numpy as np
 from converters.samples import Samples
 from edged.bundle import InputRange
 
+# Of samples; a few outliers are to be expected of any calibration data.
+_MUCH = 0.1
+
 
 @dataclass(frozen=True)
 class Outside:
@@ -39,3 +42,13 @@ def outside(calibrated: tuple[InputRange, ...], evaluation: Samples) -> tuple[Ou
         beyond = ((array < low) | (array > high)).reshape(len(array), -1)
         found.append(Outside(known.input, float(beyond.any(axis=1).mean()), float(beyond.mean())))
     return tuple(found)
+
+
+def warnings(found: tuple[Outside, ...]) -> list[str]:
+    """Say of which inputs much of the evaluation data lies beyond what calibration saw."""
+    return [
+        f"input {one.input!r}: {one.samples:.0%} of the evaluation samples go beyond what calibration saw: "
+        "is --calibration scaled as the model's input is?"
+        for one in found
+        if one.samples >= _MUCH
+    ]

@@ -166,7 +166,7 @@ def _cost_rows(search: MixedSearch) -> Iterator[tuple[str, ...]]:
 
 def layers(report: Report) -> str:
     """Return the layers that lose the accuracy, worst first; empty where they are not known."""
-    rows = [("op", "number", "SNR dB", "largest error", "tensor")]
+    rows = [("op", "number", "SNR dB", "largest error / value", "tensor")]
     for layer in report.shown.layers[:_LAYERS]:
         tensor = layer.tensor + (f" = output {layer.output}" if layer.output else "")
         rows.append((layer.op, str(layer.index), f"{layer.snr_db:.1f}", f"{layer.relative:.3g}", tensor))
@@ -206,8 +206,7 @@ def _coverage_rows(rows: Sequence[Coverage]) -> Iterator[tuple[str, ...]]:
     yield "delegate", "", "takes", "parts", "left to the CPU"
     for row in rows:
         left = _some(list(dict.fromkeys(refusal.op for refusal in row.refused)))
-        how = f"measured, {row.source}" if row.how == "measured" else row.how
-        yield row.delegate, how, takes(row) or "-", str(row.partitions), row.reason or left
+        yield row.name, row.how, takes(row) or "-", str(row.partitions), row.reason or left
 
 
 def _some(names: Sequence[str]) -> str:

@@ -186,6 +186,9 @@ def check(
     _check_foreign(facts, allow_flex, allow_custom)
     _check_tensors("input", facts.inputs, {info.name: info.dtype for info in inputs}, mode.integer)
     _check_tensors("output", facts.outputs, outputs, mode.integer)
+    if mode.searched and not _effect(quantize, facts.kinds, facts.dtypes):
+        what = f"{quantize} was asked, but within the limits no layer can be int8"
+        raise BadDataError("converted model", what, "--quantize float16 or none; auto tries them")
     if mode.integer and facts.integer_share < _INTEGER_SHARE:
         what = f"{quantize} was asked, but {1 - facts.integer_share:.0%} of the ops are float: "
         raise BadDataError("converted model", what + ", ".join(facts.float_ops))

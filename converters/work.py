@@ -71,6 +71,8 @@ def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
     for mode in searched:
         task.convert(mode)
     calibration = _described(data.calibration)
+    outside = ranges.outside(calibration.ranges, data.evaluation)
+    doubts = labels.doubts(evaluation.labels, evaluation.floats, options.evaluation)
     found = Found(
         source=loaded.source,
         versions=versions,
@@ -78,8 +80,8 @@ def run(job: dict[str, Any], folder: Path, on_stage: OnStage) -> dict[str, Any]:
         calibration=calibration,
         evaluation=data.evaluation.source,
         real_data=not data.evaluation.random,
-        outside={o.input: o.samples for o in ranges.outside(calibration.ranges, data.evaluation)},
-        notes=(*loaded.notes, *data.notes, *labels.doubts(evaluation.labels, evaluation.floats, options.evaluation)),
+        outside={one.input: one.samples for one in outside},
+        notes=(*loaded.notes, *data.notes, *(ranges.warnings(outside) if options.calibrated else ()), *doubts),
     )
     return dataclasses.asdict(found)
 

@@ -44,3 +44,10 @@ def test_shares_do_not_depend_on_the_shape(shape: tuple[int, ...]) -> None:
     data = np.zeros((2, *shape), np.float32)
     data.reshape(2, 4)[1, 3] = 9
     assert ranges.outside((InputRange("x", 0.0, 1.0),), Samples("e", {"x": data})) == (Outside("x", 0.5, 0.125),)
+
+
+def test_much_beyond_the_range_is_a_warning() -> None:
+    """Calibration at another scale leaves most samples outside: said in a line; a few outliers are not."""
+    assert ranges.warnings((Outside("x", 0.05, 0.01),)) == []
+    (said,) = ranges.warnings((Outside("x", 1.0, 0.4), Outside("y", 0.0, 0.0)))
+    assert "input 'x': 100% of the evaluation samples go beyond what calibration saw" in said

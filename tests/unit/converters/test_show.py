@@ -133,8 +133,8 @@ def test_a_documented_share_is_an_upper_bound() -> None:
     report = samplereports.passing()
     text = show.as_text(result(replace(report, attempts=(replace(report.shown, coverage=rows),))))
     lines = [re.split(r"  +", line) for line in text.splitlines()]
-    assert ["xnnpack", "measured, r 1", "14 of 15 ops", "2", "RESHAPE"] in lines
-    assert ["xnnpack", "measured, r 2", "at least 2 of 15 ops", "1"] in lines
+    assert ["xnnpack (r 1)", "measured", "14 of 15 ops", "2", "RESHAPE"] in lines
+    assert ["xnnpack (r 2)", "measured", "at least 2 of 15 ops", "1"] in lines
     assert ["edgetpu", "documented", "at most 12 of 15 ops", "1", "EXP"] in lines
     assert ["gpu", "documented", "0 of 15 ops", "0", "takes no op"] in lines
 

@@ -183,7 +183,6 @@ def test_a_file_without_a_signature() -> None:
         ("float16", {"float": 3}, {"float16": (1, 32), "float32": (3, 0)}, True),
         ("dynamic", {"float": 3}, {"float32": (3, 64)}, False),
         ("dynamic", {"hybrid": 1}, {"int8": (1, 64), "float32": (3, 0)}, True),
-        ("mixed", {"float": 3}, {"float32": (3, 64)}, False),
         ("mixed", {"float": 3, "int8": 1}, {"int8": (1, 64), "float32": (3, 0)}, True),
         ("int8", {"int16": 3}, {"int8": (3, 64)}, False),
         ("int16x8", {"int8": 3}, {"int8": (3, 64)}, False),
@@ -198,6 +197,13 @@ def test_a_mode_without_effect_is_said_so(
     ends = {side: (dataclasses.replace(spec, dtype=integer),) for side, spec in (("inputs", IN8), ("outputs", OUT8))}
     warnings = truth.check(facts(kinds=kinds, dtypes=dtypes, **ends), INPUTS, OUTPUTS, quantize)
     assert any("had no effect" in warning for warning in warnings) is not effect
+
+
+def test_a_mixture_without_any_int8_is_refused() -> None:
+    """The search may end with every layer float: that is no mixture, and does not ship under its name."""
+    ends = {side: (dataclasses.replace(spec, dtype="float32"),) for side, spec in (("inputs", IN8), ("outputs", OUT8))}
+    with pytest.raises(BadDataError, match="mixed was asked, but within the limits no layer can be int8"):
+        truth.check(facts(kinds={"float": 3}, dtypes={"float32": (3, 64)}, **ends), INPUTS, OUTPUTS, "mixed")
 
 
 def test_a_mode_that_leaves_most_bytes_float_is_said_so() -> None:
