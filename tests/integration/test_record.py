@@ -285,7 +285,10 @@ def test_a_dropped_terminal_ends_it_well(mosquitto: EmbeddedBroker, tmp_path: Pa
     command = [sys.executable, "-m", "edged", "record", "-c", config, "-o", tmp_path / "c.npz", "--input", "x"]
     master, slave = pty.openpty()
     words = ["setsid", "--ctty", *map(str, command)]
+    # A test before this one may have left it ignored, as nohup does, and a recorder respects that.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave)
+    signal.signal(signal.SIGHUP, before)
     os.close(slave)
     shown = ""
     with sensors(mosquitto.port, "left"):
