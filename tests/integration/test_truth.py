@@ -82,12 +82,14 @@ def test_each_mode_is_told_by_what_it_left_in_the_file(mode: str, kinds: dict[st
 
 
 def test_float_where_int8_was_asked_is_refused() -> None:
-    """The float file passed off as the int8 one: refused at its input; as mixed: said to be without effect."""
+    """The float file passed off as the int8 one is refused, as mixed too; as dynamic it is said to have no effect."""
     found = truth.read(tflitefiles.converted("cnn_none"), "int8")
     assert not found.effect
     with pytest.raises(BadDataError, match="input 'x' is float32, asked was int8"):
         truth.check(found, CNN_INPUTS, CNN_OUTPUTS, "int8")
-    for mode in ("mixed", "dynamic", "float16"):
+    with pytest.raises(BadDataError, match="no layer can be int8"):
+        truth.check(found, CNN_INPUTS, CNN_OUTPUTS, "mixed")
+    for mode in ("dynamic", "float16"):
         warnings = truth.check(found, CNN_INPUTS, CNN_OUTPUTS, mode)
         assert any("had no effect" in warning for warning in warnings)
 
