@@ -28,7 +28,7 @@ EOF
 
 mkdir "$work/tests"
 cp -r "$sources/tests/." "$work/tests"
-cp "$sources/pyproject.toml" "$work" # for pytest's settings alone
+cp "$sources/pyproject.toml" "$sources/README.md" "$work" # pytest's settings; words that the help repeats
 cd "$work"
 installed=$("$work/venv/bin/python" - "$work/venv" <<'EOF'
 import sys

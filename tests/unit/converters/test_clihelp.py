@@ -12,7 +12,7 @@ from converters.options import MODES, PREFERRED
 from edged.engines import op_versions
 
 ROOT = Path(cli.__file__).parents[1]
-README = ROOT / "README.md"
+README = Path(__file__).parents[3] / "README.md"
 
 
 def one_line(text: str) -> str:
