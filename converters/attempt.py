@@ -23,7 +23,6 @@ from converters.texts import Texts
 from edged.bundle import Golden, TensorSpec
 from edged.engines import tflite_runtime
 from edged.errors import BadDataError
-from edged.limits import Limits
 
 # How a runtime was run: without any delegate, or as a device runs it (XNNPACK for the ops that it takes).
 REFERENCE: Final = "reference"
@@ -74,7 +73,6 @@ class _Trial:
 
     def __init__(self, bench: Bench, converted: Converted, model: Path, on_stage: OnStage) -> None:
         self._bench, self._converted, self._model, self._on_stage = bench, converted, model, on_stage
-        self._limits = Limits(bench.options.time_limit_s, bench.options.memory_limit)
         self._facts = converted.facts
         self._options = dataclasses.replace(bench.options, quantize=converted.quantize)
         self._inputs = tuple(self._spec(spec, spec.shape) for spec in self._facts.inputs)
@@ -103,7 +101,7 @@ class _Trial:
     def _load_test(self, picked: Array) -> list[Outcome]:
         everything = golden.to_model(self._bench.evaluation.inputs, self._inputs)
         some = {name: array[picked] for name, array in everything.items()}
-        test = LoadTest(self._model, self._facts.signature, some, everything, self._limits)
+        test = LoadTest(self._model, self._facts.signature, some, everything, self._options.limits)
         here = {runtime.name for runtime in tflite_runtime.installed()}
         # Where no runtime of the fleet is here, another one stands in for it: the table judges the fleet's own.
         return test.run_all(self._model.parent / "runtimes", self._on_stage, self._bench.strict & here)
@@ -166,8 +164,12 @@ class _Trial:
             facts=self._facts,
             targets=(*on_device, *([own] if own else []), *by_table),
             mixed=self._converted.mixed,
-            notes=(*self._converted.notes, *notes, *_saturation(on_device, self._outputs)),
+            notes=(*self._converted.notes, *notes, *self._unmeasured(), *_saturation(on_device, self._outputs)),
         )
+
+    def _unmeasured(self) -> list[str]:
+        """Say which releases that a person named are not known: a slip of the finger looks like one."""
+        return [f"--target {target.note}" for target in self._bench.fleet if target.asked and target.note]
 
     def _by_table(self, proven: Container[str]) -> list[TargetRun]:
         """Judge the runtimes of the fleet that did not run: refused where a person named one that lacks an op."""
@@ -182,7 +184,9 @@ class _Trial:
     def _useless(self) -> list[str]:
         """Say which delegates that a person named take nothing of the model."""
         named = compat.delegates(self._bench.fleet)
-        return coverage.useless(named, self._model, self._on_stage, self._limits, compat.runtimes(self._bench.fleet))
+        return coverage.useless(
+            named, self._model, self._on_stage, self._options.limits, compat.runtimes(self._bench.fleet)
+        )
 
     def _made(
         self,

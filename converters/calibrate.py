@@ -13,6 +13,8 @@ from edged.errors import BadDataError
 
 # Below this, ranges of activations are a guess; the TFLite guide asks for "100-500 samples".
 FEW = 100
+# Of fewer, one answer that flips moves every share by more than the gates allow.
+FEW_COMPARED = 20
 # Every fifth calibration sample is held out where there is no evaluation data.
 HOLD_OUT = 5
 MOST_HELD_OUT = 200
@@ -39,6 +41,13 @@ def warnings(calibration: Samples | None, evaluation: Samples, *, calibrated: bo
         return []
     seen, compared = _digests(calibration), _digests(evaluation)
     return [*_few(calibration, len(set(seen))), *_shared(evaluation, set(seen), compared)]
+
+
+def compared(evaluation: Samples) -> list[str]:
+    """Return what makes the comparison a guess: too few samples in it."""
+    if evaluation.count >= FEW_COMPARED:
+        return []
+    return [f"compared on only {evaluation.count} samples of {evaluation.source}: give more with --eval"]
 
 
 def _few(samples: Samples, different: int) -> Iterator[str]:

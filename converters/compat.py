@@ -38,7 +38,11 @@ class Target:
     @property
     def note(self) -> str:
         """Say so where another release stands for this one; empty where it was measured itself."""
-        return "" if self.name == self.judge else f"{self.name} was not measured: judged as {self.judge}"
+        return (
+            ""
+            if self.name == self.judge or not self.runtime
+            else f"{self.name} was not measured: judged as {self.judge}"
+        )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from converters.found import Converted, Found
 from converters.options import Options
 from converters.texts import Texts
 from edged.errors import EdgedError, InternalError
-from edged.limits import Limits
 
 Outcome = Converted | EdgedError | DiedError
 _MODULE = "converters.work"
@@ -68,9 +67,8 @@ class Conversions:
             "postprocess": dataclasses.asdict(self._texts.postprocess),
             "modes": list(modes),
         }
-        limits = Limits(self._options.time_limit_s, self._options.memory_limit)
         try:
-            value = child.run(_MODULE, job, self.folder, self._on_stage, limits)
+            value = child.run(_MODULE, job, self.folder, self._on_stage, self._options.limits)
         except DiedError as exc:
             dead = [mode for mode in modes if self._state(mode, BEGUN) and not self._state(mode, RESULT)]
             if not self._tried_again(exc):

@@ -12,40 +12,36 @@ from edged.engines.tflite_file import ModelFile
 from edged.errors import BadDataError
 from edged.limits import Limits
 
-documented = tflite_coverage.documented
 
+def of(model: Path, on_stage: OnStage, limits: Limits) -> tuple[Coverage, ...]:
+    """Return a row of each delegate. XNNPACK's is measured by loading the model on every runtime, in child processes.
 
-def measured(model: Path, on_stage: OnStage, limits: Limits | None = None) -> tuple[Coverage, ...]:
-    """Load the model on every installed runtime, each in a child process; return what its XNNPACK takes.
-
-    A runtime that refuses the model, or dies of it, becomes a Coverage with that reason; one that does not tell is
-    judged by its document. Raises BadDataError when the file cannot be read, UnavailableError when no runtime is
-    installed. limits: of each child.
+    A runtime that refuses the model, or dies of it, becomes a row with that reason; one that does not tell is judged by
+    its document. limits: of the children. Raises BadDataError when the file cannot be read, UnavailableError when no
+    runtime is installed.
     """
     file = read(model)
     tflite_runtime.installed()
-    runtimes = tflite_tried.tried(model, limits or Limits(), lambda name: on_stage(f"loading the model on {name}"))
-    return tuple(tflite_coverage.of_runtime(file, one) for one in runtimes)
+    tried = tflite_tried.tried(model, limits, lambda name: on_stage(f"loading the model on {name}"))
+    return tflite_coverage.rows(file, tried)
 
 
 def useless(
     delegates: Collection[str],
     model: Path,
     on_stage: OnStage,
-    limits: Limits | None = None,
-    runtimes: Collection[str] = (),
+    limits: Limits,
+    runtimes: Collection[str],
 ) -> list[str]:
     """Say of each named delegate that takes nothing of the model why that is so; nothing is read where none is named.
 
     runtimes: package names of those that a person named: XNNPACK must be of use on each of them. Else one is enough.
-    Raises as `measured`.
+    Raises as `of`.
     """
     if not delegates:
         return []
-    rows = [
-        *(measured(model, on_stage, limits) if XNNPACK in delegates else ()),
-        *documented(read(model)),
-    ]
+    # Documents cost nothing; runtimes are started only for what they measure.
+    rows = of(model, on_stage, limits) if XNNPACK in delegates else tflite_coverage.documented(read(model))
     return [
         f"{row.name}: {row.reason or 'takes no op'}"
         for delegate in delegates

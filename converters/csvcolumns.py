@@ -15,9 +15,10 @@ import numpy as np
 
 from converters import csvfile
 from converters.csvfile import Cells
-from converters.samples import LABEL_KEYS, Array, InputInfo
+from converters.samples import Array, InputInfo
 from edged.checks import hint
 from edged.errors import BadDataError
+from edged.recording.npzfile import LABEL_KEYS
 
 _INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\d+)\]")
 

@@ -25,20 +25,24 @@ def bind(
     if truth is None:
         return None
     known = {name: answers for name, answers in floats.items() if output in ("", name)}
-    numbers = [name for name, a in known.items() if a.size == truth.size and kinds.alone(a) in ("real", "perhaps")]
-    if truth.dtype.kind == "f" and numbers and not _one_hot(truth, truth.size // truth.shape[-1]):
-        return Labels(_only(numbers, source), targets=truth)
+    if truth.dtype.kind == "f" and not _one_hot(truth, truth.size // truth.shape[-1]):
+        return Labels(_only(_of_size(truth, known, source), source), targets=truth)
     classifiers = [name for name, answers in known.items() if kinds.alone(answers) in ("classes", "perhaps")]
     scores = classifiers or [name for name, answers in known.items() if _one_class_a_row(answers, truth)]
     if scores:
         wanted = _only(scores, source)
         classes = floats[wanted].shape[-1]
         return Labels(wanted, classes=class_numbers(names, truth, source, floats[wanted].size // classes, classes))
-    targets = [name for name, a in known.items() if truth.dtype.kind in "fiu" and a.size == truth.size]
-    if not targets:
+    return Labels(_only(_of_size(truth, known, source), source), targets=truth)
+
+
+def _of_size(truth: Array, known: Mapping[str, Array], source: str) -> list[str]:
+    """Return the outputs that hold as many numbers as `truth`; raises BadDataError where none does."""
+    fitting = [name for name, answers in known.items() if truth.dtype.kind in "fiu" and answers.size == truth.size]
+    if not fitting:
         shapes = ", ".join(f"{name} {list(answers.shape)}" for name, answers in known.items())
         raise BadDataError(source, f"labels {truth.dtype}{list(truth.shape)} fit no output: {shapes}")
-    return Labels(_only(targets, source), targets=truth)
+    return fitting
 
 
 def _one_class_a_row(answers: Array, truth: Array) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from edged import schema
 from edged.errors import InternalError
+from edged.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,11 @@ class Options:
     def mode(self) -> Mode:
         """The quantization mode's row; AUTO has none."""
         return MODES[self.quantize]
+
+    @property
+    def limits(self) -> Limits:
+        """What each child process may take."""
+        return Limits(self.time_limit_s, self.memory_limit)
 
     @property
     def calibrated(self) -> bool:

@@ -7,9 +7,10 @@ from pathlib import Path
 from converters.attempt import Made
 from converters.found import Found
 from converters.options import Options
-from converters.report import Coverage, Report
+from converters.report import Report
 from edged import bundle
 from edged.bundle import Calibration, Converter, Manifest, Requirements
+from edged.engines.tflite_coverage import Coverage
 
 
 def manifest(made: Made, found: Found, report: Report) -> Manifest:

@@ -16,8 +16,7 @@ from converters.report import Report
 from edged import bundle
 from edged.errors import UnavailableError, UsageError
 
-# By these a file is known as a report of ours.
-_MARK = '<meta name="generator" content="edged convert">'
+# By these, and reportpage.MARK, a file is known as a report of ours.
 _KEYS = frozenset({"format", "ships", "shown", "attempts"})
 _HEAD = 4096
 
@@ -98,7 +97,7 @@ def _ours(path: Path) -> bool:
             return False
         if path.suffix == ".html":
             with path.open("rb") as file:
-                return _MARK.encode() in file.read(_HEAD)
+                return reportpage.MARK.encode() in file.read(_HEAD)
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
@@ -118,7 +117,7 @@ def _keep(page: Path, report: Report) -> None:
 
 
 def _page(report: Report, *, timings: bool) -> bytes:
-    return reportpage.page(report, timings=timings).replace("<head>", f"<head>{_MARK}", 1).encode()
+    return reportpage.page(report, timings=timings).encode()
 
 
 def _json(report: Report, *, timings: bool) -> bytes:

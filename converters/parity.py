@@ -34,7 +34,7 @@ MAX_SNR_DB = 300.0
 _OFTEN = 5
 # Axes that are columns, channels or steps of a forecast, and no pixels or samples of sound.
 _PARTS = 128
-# A part whose answers vary by less than this share of the largest value is taken for constant.
+# Answers that deviate by less than this share of the largest are taken for constant: float32 holds no finer.
 _STILL = 1e-6
 
 
@@ -110,10 +110,10 @@ def _variance(a: Array, b: Array) -> dict[str, float]:
     """Return r2 over all, and the worst of a part along any axis that is no longer than _PARTS."""
     # Infinities would make every sum one; a place is looked at where the SavedModel's answers are all numbers.
     a, b = (np.where(np.isfinite(a), values, 0.0) for values in (a, b))
-    whole = _r2(a, b, 0.0)
+    least = _STILL * _peak(a)
+    whole = _r2(a, b, least)
     if whole is None:
         return {}
-    least = _STILL * _peak(a)
     axes = [axis for axis in range(1, a.ndim) if 1 < a.shape[axis] <= _PARTS]
     parts = [
         _r2(part, other, least)

@@ -23,7 +23,6 @@ from converters.report import Attempt, LayerError, Report
 from converters.texts import Texts
 from edged.bundle import Manifest
 from edged.errors import BadDataError, EdgedError, InternalError, UnavailableError, UsageError
-from edged.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -36,20 +35,20 @@ class Result:
     unkept: str = ""
 
 
-class RefusedError(BadDataError):
-    """No file may ship. `report` says all there is to say."""
+class _Reported(EdgedError):  # noqa: N818  # one half of the errors below
+    """Has a `report`, which says all there is to say."""
 
     def __init__(self, where: str, what: str, hint: str, report: Report) -> None:
         super().__init__(where, what, hint)
         self.report = report
 
 
-class CrashedError(InternalError):
-    """Native code did not survive the one mode that was asked for. `report`: as of RefusedError."""
+class RefusedError(_Reported, BadDataError):
+    """No file may ship."""
 
-    def __init__(self, where: str, what: str, hint: str, report: Report) -> None:
-        super().__init__(where, what, hint)
-        self.report = report
+
+class CrashedError(_Reported, InternalError):
+    """Native code did not survive the one mode that was asked for."""
 
 
 def convert(options: Options, on_stage: OnStage, on_log: Callable[[str], object]) -> Result:
@@ -95,7 +94,6 @@ class _Run:
         self._attempts: list[Attempt] = []
         self._made: dict[str, Made] = {}
         self._bench: Bench | None = None
-        self._limits = Limits(options.time_limit_s, options.memory_limit)
 
     def finish(self) -> Result:
         """Try what was asked for, and what else helps; write the bundle or raise."""
@@ -152,7 +150,7 @@ class _Run:
             load(self._conversions.folder / "inputs.npz"),
             self._conversions.folder / "layers",
             self._on_stage,
-            self._limits,
+            self._options.limits,
         )
 
     def _report(self, chosen: str) -> Report:
@@ -179,8 +177,7 @@ class _Run:
         model = self._conversions.model(shown.quantize)
         if not model.exists():
             return report
-        measured = coverage.measured(model, self._on_stage, self._limits)
-        shown = dataclasses.replace(shown, coverage=(*measured, *coverage.documented(coverage.read(model))))
+        shown = dataclasses.replace(shown, coverage=coverage.of(model, self._on_stage, self._options.limits))
         attempts = tuple(shown if attempt.quantize == shown.quantize else attempt for attempt in report.attempts)
         return dataclasses.replace(report, attempts=attempts)
 

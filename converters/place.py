@@ -106,12 +106,10 @@ def _replace(fresh: Path, path: Path) -> None:
         path.rename(old)
         _check_same(before, old, path)
         _put(fresh, path)
-        shutil.rmtree(aside, ignore_errors=True)
-    except BaseException:
+    finally:
         if os.path.lexists(old) and not (os.path.lexists(path) and path.lstat().st_ino == new):
             _put_back(old, path)
         shutil.rmtree(aside, ignore_errors=True)
-        raise
 
 
 def _check_same(before: _State, old: Path, path: Path) -> None:
@@ -150,10 +148,9 @@ def _put_directory(fresh: Path, path: Path) -> None:
     path.mkdir()
     try:
         fresh.rename(path)
-    except BaseException:
+    finally:
         with suppress(OSError):  # not empty: it is the new bundle, or somebody has put something into it
             path.rmdir()
-        raise
 
 
 def _put_file(fresh: Path, path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Literal
 from converters.gates import Gate, OutputParity
 from converters.truth import Facts
 from edged.bundle import Calibration
-from edged.engines import tflite_coverage
+from edged.engines.tflite_coverage import Coverage
 
 # The score of a file that a runtime does not run: a number, for JSON has no infinity.
 NOT_RUN = -1000.0
@@ -78,11 +78,6 @@ class TargetRun:
     reason: str = ""
     outputs: tuple[OutputParity, ...] = ()
     p50_us: float = 0.0
-
-
-# What `edged inspect` tells too.
-Coverage = tflite_coverage.Coverage
-Refusal = tflite_coverage.Refusal
 
 
 @dataclass(frozen=True)

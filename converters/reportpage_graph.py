@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
-from converters.report import Attempt, Coverage
+from converters.report import Attempt
 from converters.reportpage_html import Html, el, fold, join, name, section
 from converters.reportpage_words import NONE, TIMES, count, takes
+from edged.engines.tflite_coverage import Coverage
 from edged.engines.tflite_nodes import Node
 from edged.engines.tflite_partitions import CPU, UNTOLD
 

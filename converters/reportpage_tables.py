@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from converters import figures
 from converters.gates import OutputParity
-from converters.report import Attempt, Coverage, Report, Source, TargetRun
+from converters.report import Attempt, Report, Source, TargetRun
 from converters.reportpage_html import Html, el, fold, folded, join, lines, name, passed, section, table
 from converters.reportpage_words import NONE, TIMES, count, metric, number, percent, takes, time, where
 from converters.reportpage_worst import parts
 from edged.bundle import TensorSpec
+from edged.engines.tflite_coverage import Coverage
 from edged.shown import size
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from converters import figures
 from converters.gates import Gate
-from converters.report import Coverage, TargetRun
-from edged.engines.tflite_coverage import NOT_TOLD
+from converters.report import TargetRun
+from edged.engines.tflite_coverage import NOT_TOLD, Coverage
 
 # The typographer's signs, by number: they look like others.
 NONE, TIMES = "\u2013", "\u00d7"

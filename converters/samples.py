@@ -19,8 +19,6 @@ from edged.checks import hint
 from edged.errors import BadDataError
 
 Array = npt.NDArray[Any]
-# What labels are called beside the inputs; the first that is there counts.
-LABEL_KEYS = ("y", "label", "labels")
 # The last axis of what looks like pixels.
 _CHANNELS = (1, 3, 4)
 _IMAGE_RANK = 4

@@ -10,9 +10,10 @@ from converters import compared, figures, reportjson
 from converters.gates import OutputParity
 from converters.layers import SAMPLES
 from converters.pipeline import Result
-from converters.report import NOT_RUN, Attempt, Coverage, MixedSearch, Report, TargetRun
+from converters.report import NOT_RUN, Attempt, MixedSearch, Report, TargetRun
 from converters.reportpage_words import takes, unproven
 from edged.bundle import TensorSpec
+from edged.engines.tflite_coverage import Coverage
 from edged.shown import shape, table
 
 _LAYERS = 8

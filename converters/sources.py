@@ -6,18 +6,19 @@ A function runs in the child process; see userfunction.
 from __future__ import annotations
 
 import itertools
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from converters import csvsource, imagesource, userfunction, variation
-from converters.samples import LABEL_KEYS, Array, InputInfo, Samples, bind
+from converters.samples import Array, InputInfo, Samples, bind
+from edged import limits, npyformat, npzread
 from edged.bundle import ImagePreprocess
 from edged.errors import BadDataError, UsageError
+from edged.recording.npzfile import LABEL_KEYS
 
 # What a function may yield: more calibrates no better, and an endless generator must end.
 MOST = 1000
@@ -55,7 +56,7 @@ def _from_file(path: Path, inputs: tuple[InputInfo, ...], *, labels: bool) -> Sa
     if path.suffix == ".npz":
         return _from_npz(path, inputs, labels=labels)
     if path.suffix == ".npy":
-        return bind({_only(inputs, path.name).name: _read(path)}, inputs, path.name)
+        return bind({_only(inputs, path.name).name: _npy(path)}, inputs, path.name)
     if csvsource.is_csv(path):
         return csvsource.load(path, inputs, labels=labels)
     raise UsageError(path.name, "cannot be read as samples", _KINDS)
@@ -68,19 +69,30 @@ def _only(inputs: tuple[InputInfo, ...], source: str) -> InputInfo:
     raise BadDataError(source, f"one array for {len(inputs)} inputs", f"give a .npz with the arrays {names}")
 
 
-def _read(path: Path) -> Any:
-    """Return the array of a .npy, or name → array of a .npz. Raises BadDataError; never loads Python objects."""
+def _npy(path: Path) -> Array:
+    with _blamed(path):
+        array, rest = npyformat.read_array(memoryview(path.read_bytes()), text=True)
+        if len(rest):
+            raise ValueError(f"{len(rest)} bytes too many after the array")
+    return array
+
+
+def _npz(path: Path) -> dict[str, Array]:
+    with _blamed(path), path.open("rb") as file:
+        return npzread.arrays(file, limits.available())
+
+
+@contextmanager
+def _blamed(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as file:
-            found = np.load(file, allow_pickle=False)
-            return {key: found[key] for key in found.files} if path.suffix == ".npz" else found
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as exc:
-        raise BadDataError(str(path), f"cannot be read: {exc}") from exc
+        yield
+    except (OSError, ValueError) as exc:
+        raise BadDataError(str(path), f"cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
 
 
 def _from_npz(path: Path, inputs: tuple[InputInfo, ...], *, labels: bool) -> Samples:
     names = {info.name for info in inputs}
-    arrays = _read(path)
+    arrays = _npz(path)
     found = {key: arrays.pop(key) for key in LABEL_KEYS if labels and key in arrays and key not in names}
     notes = [f"{path.name}: {key!r} is not used" for key in list(found)[1:]]
     if len(inputs) == 1:

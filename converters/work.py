@@ -204,7 +204,8 @@ class _Data:
         if evaluation is None:
             notes.append("no --eval and no --calibration: the quality is measured on random inputs")
             evaluation = calibrate.random_samples(inputs)
-        return cls(used, evaluation, [*notes, *calibrate.warnings(used, evaluation, calibrated=options.calibrated)])
+        notes += calibrate.warnings(used, evaluation, calibrated=options.calibrated)
+        return cls(used, evaluation, [*notes, *calibrate.compared(evaluation)])
 
 
 def _shared_out(

@@ -62,7 +62,7 @@ EDGETPU = Table(
     "edgetpu",
     "Coral Edge TPU compiler",
     "https://coral.ai/docs/edgetpu/models-intro/",
-    "compiler 16, runtime 14",
+    "compiler 16, runtime 14; rows after RESIZE_BILINEAR not verified",
     rules(
         """ADD EXPAND_DIMS L2_NORMALIZATION LOGISTIC MAXIMUM MINIMUM MUL QUANTIZE RELU RELU6 RELU_N1_TO_1 RESHAPE
         RESIZE_NEAREST_NEIGHBOR RSQRT SLICE SPACE_TO_DEPTH SQUARED_DIFFERENCE SUB TANH TRANSPOSE TRANSPOSE_CONV

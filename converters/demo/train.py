@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from converters.demo import recordings
 from edged.clock import NS_PER_S, now_ns
@@ -45,11 +46,21 @@ def _fit(train: recordings.Recordings) -> Any:
     import keras  # noqa: PLC0415  # only this child process pays for it
 
     keras.utils.set_random_seed(SEED)
+    model = network(train.x, len(train.labels), "window")
+    model.compile(keras.optimizers.Adam(2e-3), "sparse_categorical_crossentropy")
+    model.fit(train.x, train.y, epochs=EPOCHS, batch_size=BATCH, verbose=0)
+    return model
+
+
+def network(train: npt.NDArray[np.float32], classes: int, name: str) -> Any:
+    """Return the untrained classifier of windows [count, steps, channels]; `train` decides how they are normalised."""
+    import keras  # noqa: PLC0415  # as above
+
     layer = keras.layers
     normalise = layer.Normalization(axis=-1)
-    normalise.adapt(train.x)
-    model = keras.Sequential([
-        keras.Input(train.x.shape[1:], name="window"),
+    normalise.adapt(train)
+    return keras.Sequential([
+        keras.Input(train.shape[1:], name=name),
         normalise,
         layer.Conv1D(16, 5, padding="same", activation="relu"),
         layer.MaxPooling1D(2),
@@ -58,11 +69,8 @@ def _fit(train: recordings.Recordings) -> Any:
         layer.Conv1D(32, 3, padding="same", activation="relu"),
         layer.GlobalAveragePooling1D(),
         layer.Dropout(0.3),
-        layer.Dense(len(train.labels), activation="softmax"),
+        layer.Dense(classes, activation="softmax"),
     ])  # fmt: skip
-    model.compile(keras.optimizers.Adam(2e-3), "sparse_categorical_crossentropy")
-    model.fit(train.x, train.y, epochs=EPOCHS, batch_size=BATCH, verbose=0)
-    return model
 
 
 def _export(model: Any, path: Path, shape: tuple[int, ...]) -> str:

@@ -18,7 +18,7 @@ from edged.errors import BadDataError
 from edged.shown import plain
 
 Array = npt.NDArray[Any]
-# Where `edged convert --eval` looks for labels, and the names that it would take for them.
+# Where `edged convert --eval` looks for labels, and all the names that it takes for them, the first that is there.
 LABELS = "y"
 LABEL_KEYS = (LABELS, "label", "labels")
 SUFFIX = ".npz"

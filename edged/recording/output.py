@@ -12,7 +12,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
@@ -43,11 +43,10 @@ class Output:
         self._part = self._target.with_name(f".{self._target.name}.part")
         self._file = self._claimed()
         self._held = True
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._leave)
             arrays = self._arrays()
-        except BaseException:
-            self._leave()
-            raise
+            undo.pop_all()
         self.before = {name: Facts(array.dtype, array.shape[1:]) for name, array in arrays.items()}
 
     def __enter__(self) -> Output:
@@ -100,14 +99,12 @@ class Output:
         try:
             while True:
                 number = _opened(self._part)
-                try:
+                with ExitStack() as undo:
+                    undo.callback(os.close, number)
                     if _locked(number, self._part):
                         os.ftruncate(number, 0)
+                        undo.pop_all()
                         return os.fdopen(number, "r+b")
-                except BaseException:
-                    os.close(number)
-                    raise
-                os.close(number)
         except BlockingIOError as exc:
             hint = "wait for it, or give another file"
             raise UsageError("-o", f"{self.shown} is being recorded by another process", hint) from exc

@@ -15,8 +15,9 @@ import pytest
 from support import require
 
 from converters import coverage
-from converters.report import Coverage, Refusal
-from edged.engines import tflite_partitions, tflite_runtime
+from edged.engines import tflite_coverage, tflite_partitions, tflite_runtime
+from edged.engines.tflite_coverage import Coverage, Refusal
+from edged.limits import Limits
 
 _MAKE = """
 import sys, numpy as np, tensorflow as tf, keras
@@ -99,8 +100,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(models: Path) -> dict[str, dict[str, Coverage]]:
     """Model → runtime → what is measured."""
     return {
-        path.stem: {row.source.split()[0]: row for row in coverage.measured(path, lambda _: None)}
-        for path in sorted(models.glob("*.tflite"))
+        path.stem: {row.source.split()[0]: row for row in _measured(path)} for path in sorted(models.glob("*.tflite"))
     }
 
 
@@ -163,7 +163,7 @@ def test_the_rule_cuts_as_the_runtimes_do(found: dict[str, dict[str, Coverage]],
 )
 def test_ethos_u_as_its_compiler_does(name: str, cpu: set[str] | None, models: Path) -> None:
     """Vela 5.2.0 run on these networks made one NPU op and left these to the CPU; of the float one it took nothing."""
-    rows = {row.delegate: row for row in coverage.documented(coverage.read(models / f"{name}.tflite"))}
+    rows = {row.delegate: row for row in tflite_coverage.documented(coverage.read(models / f"{name}.tflite"))}
     row = rows["ethos-u"]
     assert (row.partitions, row.taken > 0) == ((0, False) if cpu is None else (1, True))
     assert cpu is None or left(row) == cpu
@@ -183,6 +183,10 @@ def test_a_model_that_a_runtime_refuses(tmp_path: Path, models: Path) -> None:
     builder = flatbuffers.Builder(0)
     builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
     (tmp_path / "m.tflite").write_bytes(bytes(builder.Output()))
-    for row in coverage.measured(tmp_path / "m.tflite", lambda _: None):
+    for row in _measured(tmp_path / "m.tflite"):
         assert "Nobodys" in row.reason
         assert (row.taken, row.partition) == (0, ())
+
+
+def _measured(path: Path) -> list[Coverage]:
+    return [row for row in coverage.of(path, lambda _: None, Limits()) if row.how == "measured"]

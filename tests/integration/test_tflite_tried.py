@@ -20,6 +20,7 @@ from support.commands import edged
 from converters import coverage
 from edged.commands import _runtimes
 from edged.engines import op_versions_probe, tflite_runtime, tflite_tried
+from edged.engines.tflite_coverage import Coverage
 from edged.engines.tflite_tried import Tried
 from edged.limits import Limits
 
@@ -78,7 +79,7 @@ def test_a_constant_of_gigabytes_costs_its_child(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("edged.limits.available", lambda: 800 * MIB)
     for one in _runtimes.tried(path):
         assert re.fullmatch(r"its process held \d\.\d GiB of memory, 0\.4 GiB is the limit", one.reason)
-    for row in coverage.measured(path, lambda _: None, Limits(60, 400 * MIB)):
+    for row in _measured(coverage.of(path, lambda _: None, Limits(60, 400 * MIB))):
         assert "0.4 GiB is the limit" in row.reason
 
 
@@ -151,9 +152,13 @@ def test_inspect_and_convert_tell_the_same(tmp_path: Path, model: Any) -> None:
     """The rows that a report gets are those that `edged inspect` prints: same delegates, figures and order."""
     path = tmp_path / "m.tflite"
     path.write_bytes(model())
-    rows = (*coverage.measured(path, lambda _: None), *coverage.documented(coverage.read(path)))
+    rows = coverage.of(path, lambda _: None, Limits())
     told = json.loads(edged("inspect", path, "--json").stdout)["delegates"]
     expected = json.loads(
         json.dumps([{"name": row.name, **dataclasses.asdict(row), "bound": row.bound} for row in rows])
     )
     assert told == [{key: value for key, value in row.items() if key != "partition"} for row in expected]
+
+
+def _measured(rows: tuple[Coverage, ...]) -> list[Coverage]:
+    return [row for row in rows if row.how == "measured"]

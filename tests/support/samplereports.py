@@ -17,18 +17,17 @@ from converters.gates import Gate, OutputParity
 from converters.report import (
     NOT_RUN,
     Attempt,
-    Coverage,
     Histogram,
     LayerCost,
     LayerError,
     MixedSearch,
     Pinned,
-    Refusal,
     Report,
     Source,
     TargetRun,
 )
 from edged.bundle import Calibration, InputRange
+from edged.engines.tflite_coverage import Coverage, Refusal
 from edged.engines.tflite_nodes import Kind, Node
 
 LITERT, TFLITE = "ai-edge-litert 2.3.0", "tflite-runtime 2.14.0"

@@ -112,3 +112,13 @@ def test_an_output_of_another_shape_is_refused(tmp_path: Path) -> None:
     found, made = tried(tmp_path, floats=EXPECTED[..., np.newaxis])
     assert (found.state, made) == ("refused", None)
     assert "output 'y' has shape [1, 2], the SavedModel's has [1, 2, 1]" in found.reasons[0]
+
+
+def test_a_release_that_nobody_measured_is_a_note(tmp_path: Path) -> None:
+    """A slip of the finger looks like a release of tomorrow: it is judged as the newest known one, and that is said."""
+    found, _ = tried(tmp_path / "new", ["ai-edge-litert==99.0"])
+    assert any(
+        "--target ai-edge-litert 99.0 was not measured: judged as ai-edge-litert" in note for note in found.notes
+    )
+    known, _ = tried(tmp_path / "known", ["ai-edge-litert", "gpu"])
+    assert not any("--target" in note for note in known.notes)

@@ -128,3 +128,9 @@ def test_random_samples_beyond_memory_are_a_line(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(np.random, "default_rng", lambda _: Full())
     with pytest.raises(BadDataError, match=r"no memory for 32 samples, 1,024 bytes \(give a few samples: --eval"):
         calibrate.random_samples((X,))
+
+
+def test_a_comparison_on_few_samples_is_told() -> None:
+    """Every fifth of 40 are 8: one answer that flips is more than an eighth."""
+    assert calibrate.compared(samples(RANDOM[:8])) == ["compared on only 8 samples of c.npz: give more with --eval"]
+    assert calibrate.compared(samples(RANDOM[:20])) == []

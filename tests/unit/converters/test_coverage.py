@@ -42,7 +42,7 @@ def test_a_death_becomes_a_row(model: Path, asked: list[Limits]) -> None:
     """A runtime that dies of the model has a row; the children share the conversion's time and are told as stages."""
     stages: list[str] = []
     limits = Limits(5, 6)
-    alive, dead = coverage.measured(model, stages.append, limits)
+    alive, dead = coverage.of(model, stages.append, limits)[:2]
     assert (alive.source, alive.taken, alive.total, alive.partitions) == ("ai-edge-litert 9.9", 1, 1, 1)
     assert (dead.how, dead.taken, dead.total, dead.partition) == ("measured", 0, 1, ())
     assert dead.reason == "its process was killed by SIGSEGV"
@@ -55,31 +55,31 @@ def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     """Before any child is started."""
     (tmp_path / "m.tflite").write_bytes(b"no model")
     with pytest.raises(BadDataError, match=r"m\.tflite"):
-        coverage.measured(tmp_path / "m.tflite", lambda _: None)
+        coverage.of(tmp_path / "m.tflite", lambda _: None, Limits())
 
 
 def test_without_a_runtime(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing can be measured: said, not passed over."""
     monkeypatch.setattr(tflite_runtime, "RUNTIMES", ())
     with pytest.raises(UnavailableError, match="no TFLite runtime"):
-        coverage.measured(model, lambda _: None)
+        coverage.of(model, lambda _: None, Limits())
 
 
 def test_nothing_is_read_where_no_delegate_is_named(tmp_path: Path) -> None:
     """There is no such file, and nobody asks for it."""
-    assert coverage.useless((), tmp_path / "none.tflite", lambda _: None) == []
+    assert coverage.useless((), tmp_path / "none.tflite", lambda _: None, Limits(), ()) == []
 
 
 def test_a_delegate_by_its_table_starts_no_runtime(model: Path, asked: list[Limits]) -> None:
     """The Edge TPU takes no float: a document tells, and its sentence names the op."""
-    said = coverage.useless(("edgetpu", "gpu"), model, lambda _: None)
+    said = coverage.useless(("edgetpu", "gpu"), model, lambda _: None, Limits(), ())
     assert said == ["edgetpu: takes no op; FULLY_CONNECTED: float32 (takes int8, uint8)"]
     assert asked == []
 
 
 def test_xnnpack_is_measured(model: Path, asked: list[Limits]) -> None:
     """One runtime takes the op: XNNPACK is of use, unless the fleet has the other one."""
-    assert coverage.useless(("xnnpack",), model, lambda _: None, Limits(5)) == []
+    assert coverage.useless(("xnnpack",), model, lambda _: None, Limits(5), ()) == []
     assert len(asked) == 2
-    said = coverage.useless(("xnnpack",), model, lambda _: None, runtimes=("tflite-runtime",))
+    said = coverage.useless(("xnnpack",), model, lambda _: None, Limits(), ("tflite-runtime",))
     assert said == ["xnnpack (tflite-runtime 9.9): its process was killed by SIGSEGV"]

@@ -131,3 +131,10 @@ def test_labels_that_the_model_cannot_have_learnt() -> None:
     assert far.endswith("its own mean absolute error is 100, they vary by 2.872 only")
     assert doubts(Labels("t", targets=ramp), {"t": ramp + 1}, "e.npz") == []
     assert doubts(None, {"t": ramp}, "e.npz") == []
+
+
+def test_targets_of_another_size_than_the_output() -> None:
+    """One target for an output of two numbers is no label of classes: the line tells both sizes."""
+    floats = {"xy": GENERATOR.normal(size=(6, 1, 2)).astype(np.float32) * 9}
+    with pytest.raises(BadDataError, match=r"labels float64\[6\] fit no output: xy \[6, 1, 2\]"):
+        bind(GENERATOR.normal(size=6), floats, (), "", "e.npz")

@@ -296,3 +296,11 @@ def test_flags_are_gated_by_what_they_find(dtype: type[np.generic]) -> None:
     assert made[0].figures["f1"] == 0
     classes = np.arange(200).reshape(200, 1)
     assert "f1" not in parity.measure(classes, classes)
+
+
+def test_what_float32_cannot_tell_apart_is_constant() -> None:
+    """Answers that differ in their last bits only have no variance to keep: their noise is no reason to refuse."""
+    floats = np.float32(101325) * (1 + np.float32(1e-7) * GENERATOR.integers(-1, 2, (50, 1, 3)).astype(np.float32))
+    found = parity.measure(floats, floats[::-1], kind="real")
+    assert "r2" not in found
+    assert "r2_part" not in found

@@ -18,9 +18,10 @@ from support.savedmodels import ROOT
 
 from converters import reportjson, reportpage
 from converters.gates import Gate, OutputParity
-from converters.report import Attempt, Coverage, Histogram, Report
+from converters.report import Attempt, Histogram, Report
 from converters.reportpage_words import NONE, TIMES
 from converters.reportpage_worst import parts
+from edged.engines.tflite_coverage import Coverage
 from edged.engines.tflite_nodes import Kind
 
 # The first cell of a row of ops, and the letter of the second.

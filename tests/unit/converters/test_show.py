@@ -13,7 +13,8 @@ from support import samplereports
 
 from converters import show
 from converters.pipeline import Result
-from converters.report import NOT_RUN, Attempt, Coverage, LayerCost, MixedSearch, Refusal, Report, TargetRun
+from converters.report import NOT_RUN, Attempt, LayerCost, MixedSearch, Report, TargetRun
+from edged.engines.tflite_coverage import Coverage, Refusal
 
 SEARCHED = MixedSearch("worst margin to a gate", tried=1, budget=60, uniform=0.123456, final=0.123456)
 COST = LayerCost("head/MatMul", "FULLY_CONNECTED", score=-2.0, gained=2.25, extra_bytes=4096, kept_float=True)

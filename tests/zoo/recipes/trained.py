@@ -9,6 +9,8 @@ import numpy as np
 from support import zoodata
 from zoo.recipes import saving
 
+from converters.demo.train import network
+
 HOURS = 48
 
 
@@ -26,7 +28,7 @@ def digits(out: Path) -> None:
 def motions(out: Path) -> None:
     """Smartwatch recordings of four activities; and calibrations that are no calibrations."""
     (x, y), (held, truth) = (zoodata.recordings("BasicMotions", part) for part in ("TRAIN", "TEST"))
-    saving.export(_classifier(_series(x.shape[1:], 4, x), x, y, epochs=60, batch=8), out)
+    saving.export(_classifier(_series(4, x), x, y, epochs=60, batch=8), out)
     saving.data(out, {"x": x}, {"x": held}, truth)
     generator = np.random.default_rng(0)
     np.savez(out / "one.npz", x=np.repeat(x[:1], 40, axis=0))
@@ -47,7 +49,7 @@ def vowels(out: Path) -> None:
 
 def _recordings(out: Path, name: str, classes: int, *, epochs: int) -> None:
     (x, y), (held, truth) = (zoodata.recordings(name, part) for part in ("TRAIN", "TEST"))
-    saving.export(_classifier(_series(x.shape[1:], classes, x), x, y, epochs=epochs, batch=8), out)
+    saving.export(_classifier(_series(classes, x), x, y, epochs=epochs, batch=8), out)
     saving.data(out, {"x": x}, {"x": held}, truth)
     saving.answers(out)
 
@@ -116,25 +118,9 @@ def _images() -> Any:
     ])  # fmt: skip
 
 
-def _series(shape: tuple[int, ...], classes: int, train: zoodata.Floats) -> Any:
-    import keras
-
-    layer = keras.layers
+def _series(classes: int, train: zoodata.Floats) -> Any:
     saving.seed()
-    normalise = layer.Normalization(axis=-1)
-    normalise.adapt(train)
-    return keras.Sequential([
-        keras.Input(shape, name="x"),
-        normalise,
-        layer.Conv1D(16, 5, padding="same", activation="relu"),
-        layer.MaxPooling1D(2),
-        layer.Conv1D(32, 5, padding="same", activation="relu"),
-        layer.MaxPooling1D(2),
-        layer.Conv1D(32, 3, padding="same", activation="relu"),
-        layer.GlobalAveragePooling1D(),
-        layer.Dropout(0.3),
-        layer.Dense(classes, activation="softmax"),
-    ])  # fmt: skip
+    return network(train, classes, "x")
 
 
 def _classifier(model: Any, x: Any, y: Any, *, epochs: int, batch: int = 32) -> Any:

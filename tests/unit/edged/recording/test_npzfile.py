@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from converters.samples import LABEL_KEYS
 from edged.errors import BadDataError
 from edged.recording import npzfile
 
@@ -81,8 +80,3 @@ def test_names_that_no_archive_can_hold_are_known() -> None:
     assert npzfile.name_problem("serving_default_x:0/é") == ""
     with pytest.raises(UnicodeEncodeError), zipfile.ZipFile(io.BytesIO(), "w") as archive:
         archive.writestr("\udcff.npy", b"")
-
-
-def test_label_names_are_the_converters() -> None:
-    """What must not be the name of an input is what `convert --eval` looks for."""
-    assert npzfile.LABEL_KEYS == LABEL_KEYS
