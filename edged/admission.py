@@ -6,6 +6,7 @@ Rules it keeps:
 - Full means one of two things, as configured: the new request is refused (reject), or the oldest waiting one is
   answered RESOURCE_EXHAUSTED in its place (drop_oldest).
 - Past its deadline a request is answered at once, by the sweeper's own thread, whatever the worker is doing.
+- Housekeeping is a mark among the requests, one at most, which the worker comes to in its turn.
 The worker blocks on a SimpleQueue: no polling, and no lock handed over with a request.
 """
 
@@ -18,6 +19,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
 
 from edged.clock import NS_PER_MS, NS_PER_S, now_ns
@@ -38,12 +40,21 @@ class Bounds:
     overflow: Literal["reject", "drop_oldest"]
 
 
+class _Mark(Enum):
+    NUDGE = "nudge"
+
+
+def _nothing() -> None:
+    """What a worker does that has nothing to keep."""
+
+
 class Admission:
     """The bounded queue of one model. `fail` claims a request and sends an error reply."""
 
     def __init__(self, bounds: Bounds, sweeper: Sweeper, fail: Fail) -> None:
         self._bounds, self._sweeper, self._fail = bounds, sweeper, fail
-        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Request | _Mark | None] = queue.SimpleQueue()
+        self._nudged = False
         self._lock = threading.Lock()
         self._closed: RequestError | None = None
         self.requests = 0
@@ -63,12 +74,25 @@ class Admission:
                 raise self._full()
         self._sweeper.watch(request)
 
-    def take(self) -> Request | None:
-        """Block until a request nobody has answered yet is there; None after `close`. The worker's thread only."""
+    def take(self, idle: Callable[[], None] = _nothing) -> Request | None:
+        """Block until a request nobody has answered yet is there; None after `close`. The worker's thread only.
+
+        idle: called meanwhile, after each `nudge`.
+        """
         while True:
             request = self._queue.get()
-            if request is None or not request.claimed:
+            if request is _Mark.NUDGE:
+                self._nudged = False  # before the call, so that a nudge during it is not lost
+                idle()
+            elif request is None or not request.claimed:
                 return request
+
+    def nudge(self) -> None:
+        """Let the worker call its `idle` when it has taken what is queued now; once, however often this is called."""
+        with self._lock:
+            if not self._nudged:
+                self._nudged = True
+                self._queue.put(_Mark.NUDGE)
 
     def close(self, error: RequestError) -> None:
         """Refuse every later `admit` with `error`; `take` returns None once all that was admitted before is taken."""
@@ -80,7 +104,7 @@ class Admission:
         """`close`, and answer what still waits with `error` instead of leaving it to the worker."""
         self.close(error)
         for request in self._drain():
-            if request is not None:
+            if isinstance(request, Request):
                 self._fail(request, error)
         self._queue.put(None)
 
@@ -102,11 +126,11 @@ class Admission:
     def _forget_answered(self) -> None:
         # While an invoke hangs nobody takes, and what the sweeper answers stays in the queue: it would grow for ever.
         for request in self._drain():
-            if request is None or not request.claimed:
+            if not isinstance(request, Request) or not request.claimed:
                 self._queue.put(request)
 
-    def _drain(self) -> list[Request | None]:
-        found: list[Request | None] = []
+    def _drain(self) -> list[Request | _Mark | None]:
+        found: list[Request | _Mark | None] = []
         with contextlib.suppress(queue.Empty):
             while True:
                 found.append(self._queue.get_nowait())
@@ -121,10 +145,15 @@ class Admission:
         """Answer the oldest waiting request with an error; False when none waits (only the one in service)."""
         try:
             oldest = self._queue.get_nowait()
+            if oldest is _Mark.NUDGE:  # it goes to the end, which is where it would be had it come now
+                self._queue.put(oldest)
+                oldest = self._queue.get_nowait()
         except queue.Empty:
             return False
-        if oldest is None:  # closing: put the end mark back, nothing may be admitted any more
-            self._queue.put(None)
+        if not isinstance(
+            oldest, Request
+        ):  # put back: closing, so nothing may be admitted any more, or the nudge alone
+            self._queue.put(oldest)
             return False
         self._fail(oldest, RequestError(Code.RESOURCE_EXHAUSTED, "dropped for a newer request", 0))
         return True

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from delegates import registry
-from delegates.base import Delegate
 from edged import bundle
 from edged.admission import Admission, Bounds, Sweeper
 from edged.affinity import ThreadPolicy
@@ -19,18 +18,18 @@ from edged.errors import BadDataError, ConfigError
 from edged.figures import ModelFigures
 from edged.intake import Publish
 from edged.router import Router
+from edged.selection import Selector, Wish
 from edged.streams import Stream
-from edged.trial import Trials
-from edged.worker import Worker, WorkerPlan
+from edged.worker import Opener, Worker, WorkerPlan
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What the daemon runs: workers by model name, the streams that feed them, and the trials that may be under way."""
+    """What the daemon runs: workers by model name, the streams that feed them, and who chooses what serves."""
 
     workers: Mapping[str, Worker]
     streams: tuple[Stream, ...]
-    trials: Trials
+    selector: Selector
 
 
 def read_bundles(config: Config) -> dict[str, Bundle]:
@@ -51,20 +50,20 @@ def assemble(
     config: Config, router: Router, sweeper: Sweeper, publish: Publish, on_state: Callable[[Worker], None]
 ) -> Parts:
     """Make the workers and streams of `config`. Raises an EdgedError for what can be told before anything runs."""
-    bundles, trials = read_bundles(config), Trials(config.state_dir)
+    bundles = read_bundles(config)
+    selector = Selector(config.state_dir, config.selection.candidate_s, config.selection.total_s)
     for model in config.models:
         if bundles[model.name].manifest.stateful:
             # One interpreter for all would mix what its callers said before.
             raise ConfigError(f"models.{model.name}", "stateful models are not supported yet", str(model.bundle))
     workers = {}
     for model in config.models:
-        engine = _opener(model, bundles[model.name], trials)
-        policy = ThreadPolicy(model.cpus, model.realtime)
-        plan = WorkerPlan(model.name, bundles[model.name], engine, policy, model.warmup)
+        engine = _opener(model, bundles[model.name], selector)
+        plan = WorkerPlan(model.name, bundles[model.name], engine, policy(model), model.warmup)
         bounds = Bounds(model.queue.max_requests, model.queue.max_bytes, model.queue.overflow)
         admission = Admission(bounds, sweeper, router.fail)
         workers[model.name] = Worker(plan, admission, ModelFigures(), on_state)
-    return Parts(workers, _streams(config, bundles, router, publish), trials)
+    return Parts(workers, _streams(config, bundles, router, publish), selector)
 
 
 def _streams(config: Config, bundles: Mapping[str, Bundle], router: Router, publish: Publish) -> tuple[Stream, ...]:
@@ -81,41 +80,39 @@ def _streams(config: Config, bundles: Mapping[str, Bundle], router: Router, publ
     return tuple(streams)
 
 
-def _opener(model: ModelConfig, loaded: Bundle, trials: Trials) -> Callable[[], Engine]:
+def _opener(model: ModelConfig, loaded: Bundle, selector: Selector) -> Opener:
     """Return what the worker calls on its own thread; what it needs is checked here, what it costs is paid there."""
-    delegate = choose_delegate(model)
-    runtimes = candidates(model)
+    check_delegates(model)
+    wish = Wish(model.wanted, [one.name for one in runtimes(model)], model.threads, policy(model))
 
-    def open_engine() -> Engine:
-        from edged.engines.tflite import TfliteEngine  # noqa: PLC0415  # with the runtime, off the main thread
+    def open_engine(nudge: Callable[[], None], note: Callable[[str], None]) -> Engine:
+        from edged.selection.serving import Serving  # noqa: PLC0415  # with the runtime, off the main thread
 
-        runtime = trials.choose(loaded, runtimes, delegate.name, model.threads)
-        return TfliteEngine(loaded, runtime, delegate, model.threads)
+        return Serving(selector, model.name, loaded, wish, model.failover, nudge, note).open()
 
     return open_engine
 
 
-def candidates(model: ModelConfig) -> tuple[Runtime, ...]:
-    """Return the runtimes that may serve the model: the one named, or every installed one."""
+def policy(model: ModelConfig) -> ThreadPolicy:
+    """Return where the model's thread runs, and before whom."""
+    return ThreadPolicy(model.cpus, model.realtime)
+
+
+def runtimes(model: ModelConfig) -> tuple[Runtime, ...]:
+    """Return the runtimes that may serve the model: the one named, or every installed one.
+
+    Raises UnavailableError when it is not installed, or none is.
+    """
     if model.runtime == "auto":
         return tflite_runtime.installed()
     return (tflite_runtime.by_name(model.runtime),)
 
 
-def choose_delegate(model: ModelConfig) -> Delegate:
-    """Return the first delegate of the model's list that is available here; `auto` is the CPU.
-
-    Raises ConfigError for a name that is not known or when none of the list can serve, with each one's reason.
-    """
+def check_delegates(model: ModelConfig) -> None:
+    """Raise ConfigError for a delegate whose name or options are not known; no library is looked for."""
     where = f"models.{model.name}.delegates"
-    reasons = []
-    for name in ("cpu",) if model.delegates == "auto" else model.delegates:
+    for name, options in model.wanted or ():
         try:
-            delegate = registry.create(name)
-        except KeyError as exc:
+            registry.create(name, options)
+        except (KeyError, ValueError) as exc:
             raise ConfigError(where, str(exc.args[0])) from exc
-        probe = delegate.probe()
-        if probe.available:
-            return delegate
-        reasons.append(f"{name}: {probe.reason}")
-    raise ConfigError(where, "none can serve here", "; ".join(reasons))

@@ -97,6 +97,11 @@ class Bundle:
         return self.files[MODEL]
 
     @property
+    def cpu_model(self) -> bytes:
+        """The bytes of the model that the CPU runs: the twin of one that is compiled for an accelerator, else it."""
+        return self.files.get(MODEL_CPU, self.files[MODEL])
+
+    @property
     def model_sha256(self) -> str:
         """Lower-case hex sha256 of the model."""
         return self.manifest.files[MODEL].sha256

@@ -168,7 +168,10 @@ def last_line(text: str) -> str:
 
 
 def die_with_parent() -> None:
-    """Let the kernel end this process when its parent is killed: nobody else would (Linux; see prctl(2))."""
+    """Let the kernel end this process when its parent is killed: nobody else would (Linux; see prctl(2)).
+
+    It also ends when the thread that started it does, so that thread must stay as long as the child is wanted.
+    """
     import ctypes  # noqa: PLC0415  # only children need it
 
     with suppress(AttributeError, OSError):

@@ -26,7 +26,10 @@ GROUP = "edged.commands"
 BUILT_IN = {
     "run": "serve models on this device over MQTT",
     "check": "check a configuration and its bundles, and say what would run",
+    "doctor": "say what of this machine can serve, and how to mend what cannot",
+    "delegates": "measure the delegates of every model, and say which serves and why",
     "inspect": "show what is in a bundle or a .tflite model",
+    "attach": "put a model compiled for an accelerator into a bundle, beside its CPU twin",
     "sample": "print a commented sample configuration",
     "infer": "send one request and print the answer",
     "record": "record samples from live MQTT traffic, to calibrate and evaluate a model",

@@ -14,70 +14,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from edged import filters, topics, yamlload
-from edged.checks import above, at_least, at_most, byte_size, hint, not_empty, unique
+from edged.checks import above, at_least, at_most, byte_size, hint, not_empty
 from edged.config_broker import BrokerConfig
+from edged.config_models import DAY_S, MAX_BYTES, FailoverConfig, ModelConfig, QueueConfig, SelectionConfig
 from edged.config_streams import LevelName, Millis, StreamConfig, WindowConfig
 from edged.errors import ConfigError
 from edged.schema import Problem
 
 __all__ = [
-    "BrokerConfig", "Config", "MetricsConfig", "ModelConfig", "QueueConfig", "RepliesConfig",
-    "StatusConfig", "StreamConfig", "WindowConfig", "diff", "load", "loads",
+    "BrokerConfig", "Config", "FailoverConfig", "MetricsConfig", "ModelConfig", "QueueConfig", "RepliesConfig",
+    "SelectionConfig", "StatusConfig", "StreamConfig", "WindowConfig", "diff", "load", "loads",
 ]  # fmt: skip
-
-DAY_S = 86_400
-MAX_BYTES = 1 << 50
-ByteSize = Annotated[int, byte_size, at_least(1), at_most(MAX_BYTES)]
-DelegateName = Annotated[str, not_empty]
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueueConfig:
-    """How much may wait for one model."""
-
-    max_requests: Annotated[int, at_least(1), at_most(1_000_000)] = field(
-        default=64, metadata={"help": "Requests that may wait."}
-    )
-    max_bytes: ByteSize = field(default=64 << 20, metadata={"help": "Payload bytes that may wait."})
-    overflow: Literal["reject", "drop_oldest"] = field(
-        default="reject", metadata={"help": "When full: refuse the new request, or the one that has waited longest."}
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """One model to serve."""
-
-    name: LevelName = field(metadata={"help": "Name in topics and reports.", "example": "har"})
-    bundle: Path = field(metadata={"help": "The bundle: a directory or a .tar.", "example": "bundles/har"})
-    delegates: Literal["auto"] | Annotated[tuple[DelegateName, ...], not_empty, unique] = field(
-        default="auto", metadata={"help": "auto, or a list in order of preference such as [cpu]."}
-    )
-    runtime: Literal["auto", "ai-edge-litert", "tflite-runtime"] = field(
-        default="auto", metadata={"help": "TFLite runtime; auto measures where both are installed."}
-    )
-    threads: Annotated[int, at_least(1), at_most(256)] = field(
-        default=1, metadata={"help": "Threads of one inference; 1 gives the steadiest P99."}
-    )
-    cpus: Annotated[tuple[Annotated[int, at_least(0), at_most(65_535)], ...], unique] = field(
-        default=(), metadata={"help": "CPUs the model's thread is pinned to; [] leaves it to the system."}
-    )
-    realtime: Literal["auto", "fifo", "nice", "off"] = field(
-        default="auto", metadata={"help": "Priority of the model's thread; auto takes the best that is permitted."}
-    )
-    queue: QueueConfig = field(default=QueueConfig(), metadata={"help": "How much may wait."})
-    deadline_ms: Millis = field(
-        default=1000, metadata={"help": "Milliseconds from receipt to answer, where the request does not say."}
-    )
-    warmup: Annotated[int, at_least(0), at_most(100_000)] = field(
-        default=10, metadata={"help": "Inferences before the model counts as ready."}
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield what does not go together."""
-        if self.cpus and self.threads > len(self.cpus):
-            what = f"{self.threads} threads on {len(self.cpus)} CPU"
-            yield Problem("threads", f"{what}: never pin a multi-thread pool on fewer CPUs than threads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +80,9 @@ class Config:
     streams: tuple[StreamConfig, ...] = field(default=(), metadata={"help": "Sensor topics that feed a model."})
     metrics: MetricsConfig = field(default=MetricsConfig(), metadata={"help": "Published figures."})
     replies: RepliesConfig = field(default=RepliesConfig(), metadata={"help": "Memory that answers repeated requests."})
+    selection: SelectionConfig = field(
+        default=SelectionConfig(), metadata={"help": "Measuring of delegates, at the first start with a bundle."}
+    )
     status: StatusConfig = field(default=StatusConfig(), metadata={"help": "When an inference counts as stuck."})
     state_dir: Path = field(
         default_factory=default_state_dir,
@@ -224,6 +174,9 @@ def _resolved(value: Any, base: Path) -> Any:
         return base / value
     if isinstance(value, tuple):
         return tuple(_resolved(item, base) for item in value)
+    if isinstance(value, Mapping):  # of a delegate; a library's bare name is left to the system's search path
+        paths = {k: str(base / v) for k, v in value.items() if k == "library" and isinstance(v, str) and "/" in v}
+        return {**{k: _resolved(v, base) for k, v in value.items()}, **paths}
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     return dataclasses.replace(

@@ -1,7 +1,8 @@
 """The daemon: wires the rooms together, watches them, and stops them in order.
 
 The main thread only waits and reports. Stop order, fixed: refuse new requests → answer what was admitted, up to
-`drain_timeout_s` → answer the rest UNAVAILABLE → end the workers and the sweeper → publish `stopped` → disconnect.
+`drain_timeout_s` → answer the rest UNAVAILABLE → end the workers, each with its engine and that one's process, and the
+sweeper → publish `stopped` → disconnect.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import select
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from edged import config as configuration
 from edged import sdnotify, topics
@@ -34,6 +36,9 @@ from edged.request import OnSent
 from edged.router import Router
 from edged.transports.base import Message, Subscription, Transport
 from edged.worker import ModelState, Worker
+
+if TYPE_CHECKING:
+    from edged.keepwarm import KeepWarm
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +77,7 @@ class Daemon:
         hang = Hang(config.status.stuck_factor, config.status.stuck_floor_ms)
         self._report = Report(self._identity, hang, self._transport_facts, self._stream_facts)
         self._report.watch(self._parts.workers)
+        self._keep_warm: KeepWarm | None = None
         self._unrouted = 0
         self._network_scheduling = ""
         self._published: tuple[object, ...] = ()
@@ -111,6 +117,7 @@ class Daemon:
             self._wait(min(TICK_S, max(0.0, (next_metrics - now_ns()) / NS_PER_S)))
             state, reason = self._report.state()
             self._tell_service_manager(notifier, state, reason)
+            self._start_keep_warm()
             if self._reloading:
                 self._reload(notifier)
                 interval_ns = int(self._config.metrics.interval_s * NS_PER_S)
@@ -130,10 +137,23 @@ class Daemon:
         if notifier.watchdog_s is not None and state is not DeviceState.STUCK:
             notifier.watchdog()
 
+    def _start_keep_warm(self) -> None:
+        """Start the thread for idle models once one is ready that wants it."""
+        idle_ms = {model.name: model.keep_warm_ms for model in self._config.models}
+        ready = [(n, worker) for n, worker in self._parts.workers.items() if worker.state is ModelState.READY]
+        wanted = (idle_ms[n] or (w.self_checked is not None and w.self_checked.recheck_s) for n, w in ready)
+        if self._keep_warm is None and any(wanted):
+            from edged.keepwarm import KeepWarm  # noqa: PLC0415  # most daemons need no such thread
+
+            self._keep_warm = KeepWarm(self._parts.workers, idle_ms)
+            self._keep_warm.start()
+
     def _stop(self) -> bool:
         log.info("stopping: answering what was admitted")
         self._router.drain()
-        self._parts.trials.stop()
+        if self._keep_warm is not None:
+            self._keep_warm.stop()
+        self._parts.selector.stop()
         self._publish_status(DeviceState.DRAINING, "", always=True)
         workers = self._parts.workers.values()
         end_ns = now_ns() + int(self._config.drain_timeout_s * NS_PER_S)
@@ -213,7 +233,7 @@ class Daemon:
         return self._transport.publish(message, on_sent)
 
     def _publish_status(self, state: DeviceState, reason: str, *, always: bool) -> None:
-        models = tuple((name, worker.state) for name, worker in self._parts.workers.items())
+        models = tuple((name, worker.state, worker.info) for name, worker in self._parts.workers.items())
         current = (state, reason, models)
         if always or self._status_due or current != self._published:
             self._status_due, self._published = False, current

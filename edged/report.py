@@ -1,15 +1,18 @@
 """What the daemon says of itself: the retained status and the metrics message. Builds them; sends nothing.
 
 Status tells whether requests are answered, not whether MQTT is connected: it carries each model's state, the age of
-its last finished inference and its queue depth. A model whose invoke has run far beyond what it ever took is `stuck`.
+its last finished inference and its queue depth. A model whose invoke has run far beyond what it ever took is `stuck`;
+one that a stand-in serves, or that failed, makes the device `degraded`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import edged
 from edged.clock import NS_PER_MS, NS_PER_S, now_ns, wall_s
@@ -55,14 +58,13 @@ class Report:
         """Return the device's state by its models (starting, ready, degraded, stuck) and the reason."""
         # Judged once, so that the state and the models' states in one message agree.
         stuck = self._stuck = [name for name, worker in self._workers.items() if self._is_stuck(worker)]
-        failed = [name for name, worker in self._workers.items() if worker.state is ModelState.FAILED]
         if stuck:
             return DeviceState.STUCK, f"invoke of {', '.join(stuck)} does not return"
-        if any(worker.state is ModelState.STARTING for worker in self._workers.values()):
-            return DeviceState.STARTING, ""
-        if failed:
-            return DeviceState.DEGRADED, "; ".join(f"{name}: {self._workers[name].reason}" for name in failed)
-        return DeviceState.READY, ""
+        starting = {n: worker.reason for n, worker in self._workers.items() if worker.state is ModelState.STARTING}
+        if starting:
+            return DeviceState.STARTING, _each(starting)
+        trouble = _each({name: _trouble(worker) for name, worker in self._workers.items()})
+        return (DeviceState.DEGRADED, trouble) if trouble else (DeviceState.READY, "")
 
     def status(self, state: DeviceState, reason: str = "") -> dict[str, object]:
         """Return the status message; each call has the next `seq`."""
@@ -87,7 +89,7 @@ class Report:
             "seq": self._seq,
             "ts": wall_s(),
             "interval_s": round(interval_s, 3),
-            "process": process_facts(),
+            "process": process_facts(self._children()),
             "transport": dict(self._transport()),
             "models": {name: self._model_metrics(name, worker) for name, worker in self._workers.items()},
             "streams": dict(self._streams()),
@@ -98,9 +100,15 @@ class Report:
         if since_ns == 0:
             return False
         busy_ns = now_ns() - since_ns
-        if busy_ns <= self._hang.floor_ms * NS_PER_MS:
+        # An engine that ends a hang by itself is given the time to, and its stand-in the usual one.
+        handled_ns = worker.self_checked.limit_ns if worker.self_checked is not None else 0
+        if busy_ns <= self._hang.floor_ms * NS_PER_MS + handled_ns:
             return False
         return busy_ns > self._hang.factor * (worker.figures.latency.snapshot()["infer"].percentile(99) or 0)
+
+    def _children(self) -> list[int]:
+        engines = [worker.self_checked for worker in self._workers.values()]
+        return [engine.pid for engine in engines if engine is not None and engine.pid is not None]
 
     def _model_status(self, name: str, worker: Worker) -> dict[str, object]:
         bundle, info, done_ns = worker.plan.bundle, worker.info, worker.last_done_ns
@@ -114,8 +122,8 @@ class Report:
             "queue_depth": worker.admission.requests,
         }
         if info is not None:
-            nodes = {"nodes_delegated": info.nodes_delegated, "nodes_total": info.nodes_total}
-            facts |= {"runtime": info.runtime, "delegate": info.delegate, "threads": info.threads, **nodes}
+            facts |= dataclasses.asdict(info)
+            facts["pid"] = worker.self_checked.pid if worker.self_checked is not None else None
             facts["warmup_us"] = worker.warmup_us
         return facts
 
@@ -126,6 +134,8 @@ class Report:
             "version": worker.plan.bundle.manifest.version,
             "runtime": worker.info.runtime if worker.info else None,
             "delegate": worker.info.delegate if worker.info else None,
+            "failovers": worker.info.failovers if worker.info else 0,
+            "returns": worker.info.returns if worker.info else 0,
             "queue": {"requests": worker.admission.requests, "bytes": worker.admission.bytes},
             "since_start": snapshot.summary(),
             "interval": interval.summary(),
@@ -133,15 +143,49 @@ class Report:
         }
 
 
-def process_facts() -> dict[str, object]:
-    """Return resident memory in bytes and CPU time in seconds of this process and its finished children."""
+def _each(reasons: Mapping[str, str]) -> str:
+    """Return `model: reason; …` of those that have one."""
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items() if reason)
+
+
+def _trouble(worker: Worker) -> str:
+    if worker.state is ModelState.FAILED:
+        return worker.reason
+    return worker.info.degraded if worker.info is not None and worker.state is ModelState.READY else ""
+
+
+def process_facts(children: Sequence[int] = ()) -> dict[str, object]:
+    """Return resident memory in bytes and CPU time in seconds of this process and its children.
+
+    children: process ids of those that live and are counted, the delegates' own processes; time of those that ended
+    is counted without asking. Memory that two of them share is counted for each. `children` of the answer has what each
+    one's part is.
+    """
     times = os.times()
     cpu_s = times.user + times.system + times.children_user + times.children_system
-    return {"rss_bytes": _rss_bytes(), "cpu_s": round(cpu_s, 3)}
+    own, living = _rss_bytes("self"), {str(pid): facts for pid in children if (facts := _child(pid)) is not None}
+    rss = None if own is None else own + sum(found["rss_bytes"] for found in living.values())
+    cpu_s += sum(found["cpu_s"] for found in living.values())
+    return {"rss_bytes": rss, "cpu_s": round(cpu_s, 3), "children": living}
 
 
-def _rss_bytes() -> int | None:
+class _Child(TypedDict):
+    rss_bytes: int
+    cpu_s: float
+
+
+def _child(pid: int) -> _Child | None:
+    """Return what the kernel says of another process; None when it is gone. Fields 14 and 15: see proc(5)."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    ticks = int(fields[11]) + int(fields[12])
+    return {"rss_bytes": _rss_bytes(str(pid)) or 0, "cpu_s": round(ticks / os.sysconf("SC_CLK_TCK"), 3)}
+
+
+def _rss_bytes(process: str) -> int | None:
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux, or gone
         return None

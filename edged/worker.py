@@ -3,11 +3,13 @@
 The thread sets its own affinity and priority first, then opens the engine, checks the golden samples and warms up:
 helper threads of the runtime inherit what the opening thread has. Only then is the model ready.
 A request that fails costs one error reply; a model that fails to open is `failed` with the reason, and the router
-answers for it.
+answers for it. An engine may hand over to another one at any call: its `info` then is a new one, each reply names the
+delegate that served it, and `on_state` is called.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import threading
@@ -15,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 from edged import codecs, postprocess
 from edged.admission import Admission
@@ -42,19 +45,40 @@ class ModelState(str, Enum):
     STOPPED = "stopped"
 
 
+@runtime_checkable
+class SelfChecked(Protocol):
+    """An engine that checked its golden samples when it was made, and that ends a hang by itself.
+
+    limit_ns: an inference that takes longer is ended, 0 when nothing is. pid: of the process that serves, None for this
+    one. recheck_s: seconds after which `idle` wants to be called, 0 for never.
+    """
+
+    @property
+    def limit_ns(self) -> int: ...  # noqa: D102  # see the class
+    @property
+    def pid(self) -> int | None: ...  # noqa: D102
+    @property
+    def recheck_s(self) -> float: ...  # noqa: D102
+
+
+# Called with `nudge`, which any thread may call to have `idle` run soon, and with `note`, which tells what the opening
+# is at. Raises an EdgedError or what a runtime raises.
+Opener = Callable[[Callable[[], None], Callable[[str], None]], Engine]
+
+
 @dataclass(frozen=True)
 class WorkerPlan:
     """What to run: `open_engine` is called on the pinned thread, `warmup` invokes follow the golden check."""
 
     name: str
     bundle: Bundle
-    open_engine: Callable[[], Engine]
+    open_engine: Opener
     policy: ThreadPolicy = field(default_factory=ThreadPolicy)
     warmup: int = 10
 
 
 class Worker:
-    """One model's thread. `on_state` is called on that thread after each change of `state`."""
+    """One model's thread. `on_state` is called on that thread after each change of `state`, `reason` or `info`."""
 
     def __init__(
         self, plan: WorkerPlan, admission: Admission, figures: ModelFigures, on_state: Callable[[Worker], None]
@@ -67,6 +91,8 @@ class Worker:
         self.current: Request | None = None
         self.busy_since_ns = 0  # 0 while idle
         self.last_done_ns = 0  # 0 before the first inference
+        self.last_idle_ns = 0  # of the last inference for nothing, at first of the warm-up
+        self.self_checked: SelfChecked | None = None
         self._stopping = False
         self._signature = plan.bundle.signature
         self._meta = ""
@@ -85,35 +111,61 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            engine = self._open()
-            self._enter(ModelState.READY)
-            while (request := self.admission.take()) is not None:
-                self._serve(request, engine)
-            engine.close()
+            self.scheduling = self.plan.policy.apply()
+            with contextlib.closing(self.plan.open_engine(self.admission.nudge, self._note)) as engine:
+                self._prepare(engine)
+                self._enter(ModelState.READY)
+                idle = partial(self._idle, engine)
+                while (request := self.admission.take(idle)) is not None:
+                    self._serve(request, engine)
             self._enter(ModelState.STOPPED)
         except Exception as exc:  # top of the thread: whatever a runtime raises, or a reply, becomes `failed`
             log.debug("model %s", self.plan.name, exc_info=True)
             self._enter(ModelState.FAILED, str(exc) or type(exc).__name__)
             self.admission.abandon(RequestError(Code.UNAVAILABLE, f"the model failed: {self.reason}"))
 
-    def _open(self) -> Engine:
-        self.scheduling = self.plan.policy.apply()
-        engine = self.plan.open_engine()
+    def _note(self, text: str) -> None:
+        self.reason = text
+        self._on_state(self)
+
+    def _prepare(self, engine: Engine) -> None:
+        if isinstance(engine, SelfChecked):
+            self.self_checked = engine
+        else:
+            self._check(engine)
+        with contextlib.suppress(RequestError):  # nothing serves yet: its info says why
+            self._warm_up(engine)
+        codecs.preload(self._signature)
+        self.last_idle_ns = now_ns()
+        self._know(engine)
+
+    def _check(self, engine: Engine) -> None:
         samples = self.plan.bundle.golden()
         if samples is None:
             log.warning("model %s has no golden samples: its answers were not checked", self.plan.name)
-        if samples is not None and (wrong := golden.disagreement(engine, self.plan.bundle, samples)) is not None:
+        elif (wrong := golden.disagreement(engine, self.plan.bundle, samples)) is not None:
             raise EdgedError(self.plan.name, f"does not reproduce its golden samples on {engine.info.runtime}", wrong)
+
+    def _warm_up(self, engine: Engine) -> None:
         for _ in range(self.plan.warmup):
             if self._stopping:
                 break
             started = now_ns()
             engine.invoke()
             self.warmup_us.append((now_ns() - started) // 1000)
-        codecs.preload(self._signature)
+
+    def _know(self, engine: Engine) -> None:
         self.info = engine.info
         self._meta = self._fixed_meta(engine)
-        return engine
+
+    def _changed(self, engine: Engine) -> None:
+        """Another one serves now, or there is news of the one that does not."""
+        self._know(engine)
+        if engine.info.degraded:
+            log.warning("model %s: %s", self.plan.name, engine.info.degraded)
+        else:
+            log.info("model %s: %s serves again", self.plan.name, engine.info.delegate)
+        self._on_state(self)
 
     def _fixed_meta(self, engine: Engine) -> str:
         manifest = self.plan.bundle.manifest
@@ -134,6 +186,8 @@ class Worker:
         elif self.info is not None:
             about = f"version {self.plan.bundle.manifest.version} on {self.info.runtime}, {self.info.delegate}"
             log.info("model %s: %s (%s, %s)", self.plan.name, self.state.value, about, self.scheduling)
+            if self.info.degraded and self.state is ModelState.READY:
+                log.warning("model %s: %s", self.plan.name, self.info.degraded)
 
     def _serve(self, request: Request, engine: Engine) -> None:
         self.current = request
@@ -151,13 +205,28 @@ class Worker:
         except Exception:  # top of a request: one reply that cannot be sent must not end the model
             log.exception("model %s: a reply could not be sent", self.plan.name)
 
+    def _idle(self, engine: Engine) -> None:
+        self.busy_since_ns = now_ns()
+        try:
+            self._call(engine.idle, engine)
+        except Exception:  # as the top of a request: nobody waits for this one
+            log.exception("model %s: an inference for nothing failed", self.plan.name)
+        self.busy_since_ns, self.last_idle_ns = 0, now_ns()
+
+    def _call(self, what: Callable[[], None], engine: Engine) -> None:
+        try:
+            what()
+        finally:
+            if engine.info is not self.info:
+                self._changed(engine)
+
     def _infer(self, request: Request, engine: Engine) -> Reply:
         # The payload is taken once: whoever claims the request meanwhile drops its own reference.
         payload, decoder = request.payload, codecs.load(request.codec)
         encoder = codecs.load(request.reply_codec or decoder.reply_codec)
         hints = decoder.decode(payload, self._signature, engine.inputs)
         request.decoded_ns = now_ns()
-        engine.invoke()
+        self._call(engine.invoke, engine)
         request.inferred_ns = self.last_done_ns = now_ns()
         outputs = postprocess.apply(engine.outputs, self._signature)
         encoded = encoder.encode(outputs, self._signature, _merge(request.annotations, hints))

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -124,8 +124,8 @@ def _check_files(config: Config, findings: Findings) -> None:
 
 
 def _check_model(model: ModelConfig, loaded: Bundle | None, findings: Findings) -> None:
-    findings.attempt(lambda: assembly.candidates(model))
-    findings.attempt(lambda: assembly.choose_delegate(model))
+    findings.attempt(lambda: assembly.runtimes(model))
+    findings.attempt(lambda: assembly.check_delegates(model))
     here = os.cpu_count() or 1
     missing = [cpu for cpu in model.cpus if cpu >= here]
     if missing:
@@ -157,7 +157,7 @@ def _model_facts(model: ModelConfig, loaded: Bundle | None) -> dict[str, Any]:
         "bundle": str(model.bundle),
         "content": None if loaded is None else _bundle_facts(loaded),
         "runtime": model.runtime,
-        "delegates": model.delegates if model.delegates == "auto" else list(model.delegates),
+        "delegates": "auto" if model.wanted is None else [_delegate(*one) for one in model.wanted],
         "threads": model.threads,
         "cpus": list(model.cpus),
         "realtime": model.realtime,
@@ -229,12 +229,22 @@ def _model_rows(model: dict[str, Any]) -> Iterator[list[str]]:
         yield from (_text.tensor_row("output", tensor) for tensor in content["outputs"])
     delegates = model["delegates"]
     yield ["runtime", model["runtime"]]
-    yield ["delegates", delegates if isinstance(delegates, str) else ", ".join(delegates)]
+    yield [
+        "delegates",
+        delegates
+        if isinstance(delegates, str)
+        else listed(one if isinstance(one, str) else json.dumps(one) for one in delegates),
+    ]
     cpus = ", ".join(map(str, model["cpus"])) or "any"
     yield ["thread", f"{model['threads']} thread(s), cpus {cpus}, realtime {model['realtime']}"]
     queue = model["queue"]
     room = f"{queue['max_requests']} requests, {size(queue['max_bytes'])}, then {queue['overflow']}"
     yield ["queue", f"{room}; deadline {model['deadline_ms']} ms"]
+
+
+def _delegate(name: str, options: Mapping[str, Any]) -> str | dict[str, Any]:
+    """Return it as a configuration has it."""
+    return {name: dict(options)} if options else name
 
 
 def _stream_rows(stream: dict[str, Any]) -> Iterator[list[str]]:

@@ -76,7 +76,7 @@ def _bundle(loaded: Bundle) -> tuple[dict[str, Any], Iterator[list[str]]]:
 
 def _contradictions(loaded: Bundle) -> tuple[str, ...]:
     try:
-        return tflite_manifest.contradictions(loaded.manifest, loaded.model)
+        return tflite_manifest.of_bundle(loaded)
     except TooLargeError:
         return ()
 

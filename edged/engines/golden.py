@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
 from edged.bundle import Bundle
@@ -9,10 +13,30 @@ from edged.engines.base import Array, Engine
 from edged.golden import Golden
 
 
-def disagreement(engine: Engine, bundle: Bundle, golden: Golden) -> str | None:
-    """Run every golden sample; return None when all agree, else one line on the first difference beyond tolerance.
+@dataclass(frozen=True)
+class Difference:
+    """One output of one golden sample: its largest error, NaN where it is not a number, and how large it may be."""
 
-    An output agrees when it is finite and |output - reference| <= the bundle's tolerance for it, element by element.
+    sample: int
+    output: str
+    error: float
+    tolerance: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is within the tolerance."""
+        return self.error <= self.tolerance  # so that NaN fails
+
+    def __str__(self) -> str:
+        where = f"golden sample {self.sample}, output {self.output!r}"
+        if math.isnan(self.error):
+            return f"{where}: not a number (NaN)"
+        return f"{where}: off by {self.error:.6g}, tolerance {self.tolerance:.6g}"
+
+
+def differences(engine: Engine, bundle: Bundle, golden: Golden) -> Iterator[Difference]:
+    """Run every golden sample, and yield how far each output is from its reference.
+
     Runs on the engine's own thread. Raises what `invoke` raises.
     """
     for sample in range(golden.samples):
@@ -21,10 +45,17 @@ def disagreement(engine: Engine, bundle: Bundle, golden: Golden) -> str | None:
         engine.invoke()
         for spec, output in zip(bundle.manifest.outputs, engine.outputs, strict=True):
             error = largest_error(output, golden.reference[spec.name][sample])
-            tolerance = golden.tolerance[spec.name]
-            if not error <= tolerance:  # so that NaN fails
-                return f"golden sample {sample}, output {spec.name!r}: off by {error:.6g}, tolerance {tolerance:.6g}"
-    return None
+            yield Difference(sample, spec.name, error, golden.tolerance[spec.name])
+
+
+def disagreement(engine: Engine, bundle: Bundle, golden: Golden) -> str | None:
+    """Run the golden samples; return None when all agree, else one line on the first difference beyond tolerance.
+
+    An output agrees when it is finite and |output - reference| <= the bundle's tolerance for it, element by element.
+    Runs on the engine's own thread. Raises what `invoke` raises.
+    """
+    wrong = (difference for difference in differences(engine, bundle, golden) if not difference.agrees)
+    return next(map(str, wrong), None)
 
 
 def largest_error(output: Array, reference: Array) -> float:

@@ -10,121 +10,115 @@ Rules it keeps:
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from delegates.base import Delegate
-from edged.bundle import Bundle, TensorSpec
-from edged.engines import tflite_delegated
-from edged.engines.base import Array, EngineInfo
+from delegates.base import DEFAULT, Delegate, Opening
+from edged.bundle import MODEL_CPU, Bundle, TensorSpec
+from edged.engines import tflite_delegated, tflite_shared
+from edged.engines.base import Array, EngineInfo, Taken
 from edged.engines.tflite_delegated import Node
 from edged.engines.tflite_runtime import Runtime
+from edged.engines.tflite_tensors import Side
+from edged.engines.wire import Wire
 from edged.errors import BadDataError
-from edged.quant import dequantize_into, quantize_into
 
 
 class TfliteEngine:
     """One loaded model.
 
+    model: the bytes to load, when they are others than `bundle.model`. wire: the arrays that `inputs` and `outputs`
+    shall be, own ones without it; one that the runtime can use for the tensor itself is the tensor.
     Raises BadDataError when the model is not what the bundle says, RuntimeError or ValueError as the runtime does when
-    it refuses the model.
+    it refuses the model, OSError as the delegate's library does.
     """
 
-    def __init__(self, bundle: Bundle, runtime: Runtime, delegate: Delegate, threads: int = 1) -> None:
-        module = runtime.module()
-        self._interpreter: Any = module.Interpreter(
-            model_content=bundle.model, num_threads=threads, **delegate.open(module)
-        )
-        self._interpreter.allocate_tensors()
-        nodes = tflite_delegated.listed(self._interpreter)
-        taken = tflite_delegated.taken(nodes)
-        side = _Live if _addresses_stay(self._interpreter, nodes, taken) else _Copied
-        signature = _signature(self._interpreter, bundle)
-        _whole(bundle, signature)
-        self._inputs = side(self._interpreter, bundle.manifest.inputs, signature["inputs"], bundle)
-        self._outputs = side(self._interpreter, bundle.manifest.outputs, signature["outputs"], bundle)
+    def __init__(
+        self, bundle: Bundle, runtime: Runtime, delegate: Delegate, how: Opening = DEFAULT, *,
+        model: bytes | None = None, wire: Wire | None = None,
+    ) -> None:  # fmt: skip
+        opened = _Opened(bundle, runtime, delegate, how, bundle.model if model is None else model)
+        placed = opened.allocate(wire)
+        if placed and not opened.stays:  # tensors that move leave the memory they were given: without it, then
+            opened = _Opened(bundle, runtime, delegate, how, bundle.model if model is None else model)
+            placed = opened.allocate(None)
+        self._interpreter: Any = opened.interpreter
+        inputs, outputs = (None, None) if wire is None else (wire.inputs, wire.outputs)
+        where: Any = {"stays": opened.stays, "placed": placed}
+        self._inputs = Side(opened.interpreter, opened.inputs, inputs, **where)
+        self._outputs = Side(opened.interpreter, opened.outputs, outputs, **where)
+        self._before, self._after = self._inputs.to_tensors(), self._outputs.from_tensors()
         self.inputs: Sequence[Array] = self._inputs.wire
         self.outputs: Sequence[Array] = self._outputs.wire
-        counts = (len(taken), len(tflite_delegated.own(nodes))) if nodes else (None, None)
-        self.info = EngineInfo(f"{runtime.name} {runtime.version}", delegate.name, threads, *counts)
+        self.info = EngineInfo(f"{runtime.name} {runtime.version}", delegate.name, how.threads, *opened.share())
 
     def invoke(self) -> None:
         """Quantize where the bundle says so, run, dequantize. Raises RuntimeError when the runtime refuses."""
-        self._inputs.to_tensors()
+        for step in self._before:
+            step()
         self._interpreter.invoke()
-        self._outputs.from_tensors()
+        for step in self._after:
+            step()
+
+    def idle(self) -> None:
+        """Run the model on whatever the inputs hold."""
+        self.invoke()
 
     def close(self) -> None:
         """Drop the interpreter and every view of its memory."""
-        self.inputs = self.outputs = ()
+        self.inputs = self.outputs = self._before = self._after = ()
         del self._inputs, self._outputs, self._interpreter
 
 
-class _Side:
-    """The tensors of one side (inputs or outputs) in the model's dtypes, and the client's arrays in front of them."""
+class _Opened:
+    """An interpreter with its delegate, and where its tensors are bound. `stays` holds after `allocate`."""
 
-    def __init__(self, interpreter: Any, specs: Sequence[TensorSpec], index: dict[str, int], bundle: Bundle) -> None:
-        self._interpreter = interpreter
-        self._indices = [_checked(interpreter, spec, index, bundle) for spec in specs]
-        self._views = [self._view(at, spec) for at, spec in zip(self._indices, specs, strict=True)]
-        self.wire = [
-            np.zeros(spec.shape, np.float32) if spec.converts else view
-            for spec, view in zip(specs, self._views, strict=True)
+    def __init__(self, bundle: Bundle, runtime: Runtime, delegate: Delegate, how: Opening, model: bytes) -> None:
+        module = runtime.module()
+        self._runtime, self._vendor = runtime, delegate.isolated
+        self.interpreter: Any = module.Interpreter(
+            model_content=model, num_threads=how.threads, **delegate.open(module, how)
+        )
+        self._early = len(tflite_delegated.delegates(tflite_delegated.listed(self.interpreter)))
+        signature = _signature(self.interpreter, bundle, model)
+        _whole(bundle, signature)
+        self.inputs = [(_checked(self.interpreter, s, signature["inputs"], bundle), s) for s in bundle.manifest.inputs]
+        self.outputs = [
+            (_checked(self.interpreter, s, signature["outputs"], bundle), s) for s in bundle.manifest.outputs
         ]
-        self._conversions = [
-            (spec, wire, view, np.empty_like(wire))
-            for spec, wire, view in zip(specs, self.wire, self._views, strict=True)
-            if spec.converts
-        ]
 
-    def _view(self, index: int, spec: TensorSpec) -> Array:
-        raise NotImplementedError
+    def allocate(self, wire: Wire | None) -> set[int]:
+        """Allocate; returns the indices of the tensors that live in the arrays of `wire`."""
+        placed: set[int] = set()
+        if wire is not None:
+            bound = [*zip(self.inputs, wire.inputs, strict=True), *zip(self.outputs, wire.outputs, strict=True)]
+            arrays = {index: array for (index, spec), array in bound if not spec.converts}
+            placed = tflite_shared.place(self._runtime, self.interpreter, arrays)
+        self.interpreter.allocate_tensors()
+        self._nodes = tflite_delegated.listed(self.interpreter)
+        self._taken = tflite_delegated.taken(self._nodes)
+        self.stays = _addresses_stay(self.interpreter, self._nodes, self._taken)
+        return placed
 
-    def to_tensors(self) -> None:
-        for spec, wire, view, scratch in self._conversions:
-            quantize_into(wire, spec, view, scratch)
+    def share(self) -> tuple[int | None, int | None, Taken]:
+        """Return how many nodes the delegate took, of how many, and what that makes.
 
-    def from_tensors(self) -> None:
-        for spec, wire, view, _ in self._conversions:
-            dequantize_into(view, spec, wire)
-
-
-class _Live(_Side):
-    """Views of the interpreter's own memory."""
-
-    def _view(self, index: int, spec: TensorSpec) -> Array:
-        borrowed = self._interpreter.tensor(index)()
-        raw = (ctypes.c_uint8 * borrowed.nbytes).from_address(borrowed.ctypes.data)
-        view = np.frombuffer(raw, dtype=spec.dtype).reshape(spec.shape)
-        view[...] = 0  # fresh memory holds anything, and a warm-up would run on it
-        return view
+        Of an accelerator, what XNNPACK took of the rest does not count: it comes later, when tensors are allocated.
+        """
+        if not self._nodes:
+            return None, None, "unknown"
+        taken = sum(not self._vendor or number < self._early for number in self._taken.values())
+        total = len(tflite_delegated.own(self._nodes))
+        return taken, total, "full" if taken == total else "partial"
 
 
-class _Copied(_Side):
-    """For a model whose tensors move: arrays of our own, copied in and out at each invoke."""
-
-    def _view(self, index: int, spec: TensorSpec) -> Array:  # noqa: ARG002  # the base class needs the index
-        return np.zeros(spec.shape, spec.dtype)
-
-    def to_tensors(self) -> None:
-        super().to_tensors()
-        for index, held in zip(self._indices, self._views, strict=True):
-            self._interpreter.set_tensor(index, held)
-
-    def from_tensors(self) -> None:
-        for index, held in zip(self._indices, self._views, strict=True):
-            np.copyto(held, self._interpreter.get_tensor(index))
-        super().from_tensors()
-
-
-def _signature(interpreter: Any, bundle: Bundle) -> dict[str, dict[str, int]]:
+def _signature(interpreter: Any, bundle: Bundle, model: bytes) -> dict[str, Mapping[str, int]]:
     """Map signature names to tensor indices.
 
     The order of get_input_details is not the signature's order, so tensors are bound by name; a model without
-    signatures is bound by tensor name.
+    signatures is bound by tensor name, or as the twin that it was compiled from.
     """
     key = bundle.manifest.signature
     signatures = interpreter.get_signature_list()
@@ -136,13 +130,26 @@ def _signature(interpreter: Any, bundle: Bundle) -> dict[str, dict[str, int]]:
         }
     if signatures:
         raise BadDataError(str(bundle.path), f"the model has no signature {key!r}", f"it has {', '.join(signatures)}")
+    twin = bundle.files.get(MODEL_CPU)
+    if twin is not None and model != twin:
+        return _as_twin(bundle, model, twin)
     return {
         "inputs": {d["name"]: int(d["index"]) for d in interpreter.get_input_details()},
         "outputs": {d["name"]: int(d["index"]) for d in interpreter.get_output_details()},
     }
 
 
-def _whole(bundle: Bundle, signature: dict[str, dict[str, int]]) -> None:
+def _as_twin(bundle: Bundle, model: bytes, twin: bytes) -> dict[str, Mapping[str, int]]:
+    from edged.engines import tflite_bind, tflite_file  # noqa: PLC0415  # for compiled models only
+
+    key = bundle.manifest.signature
+    ends = tflite_bind.compiled(tflite_file.read(model), tflite_file.read(twin), key)
+    if ends is None:
+        raise BadDataError(f"{bundle.path}/{MODEL_CPU}", f"the model has no signature {key!r}")
+    return {"inputs": ends.inputs, "outputs": ends.outputs}
+
+
+def _whole(bundle: Bundle, signature: Mapping[str, Mapping[str, int]]) -> None:
     """Raise BadDataError unless the bundle declares all the model has: an input nobody fills holds anything."""
     for side, specs in (("inputs", bundle.manifest.inputs), ("outputs", bundle.manifest.outputs)):
         missing = sorted(set(signature[side]) - {spec.name for spec in specs})
@@ -150,7 +157,7 @@ def _whole(bundle: Bundle, signature: dict[str, dict[str, int]]) -> None:
             raise BadDataError(str(bundle.path), f"bundle.json leaves out {side} {', '.join(missing)} of the model")
 
 
-def _checked(interpreter: Any, spec: TensorSpec, index: dict[str, int], bundle: Bundle) -> int:
+def _checked(interpreter: Any, spec: TensorSpec, index: Mapping[str, int], bundle: Bundle) -> int:
     """Return the tensor's index; raises BadDataError when it is not as the bundle says."""
     if spec.name not in index:
         raise BadDataError(str(bundle.path), f"the model has no tensor {spec.name!r}", f"it has {', '.join(index)}")

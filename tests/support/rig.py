@@ -32,7 +32,9 @@ class WorkerRig:
         self.inbox, self.router, self.states = Inbox(), Router(), []
         self.sweeper = Sweeper(self.router.fail)
         admission = Admission(Bounds(**{**BOUNDS, **bounds}), self.sweeper, self.router.fail)  # type: ignore[arg-type]
-        plan = WorkerPlan("m", bundle.read(directory / "m"), open_engine, ThreadPolicy(), warmup)
+        plan = WorkerPlan(
+            "m", bundle.read(directory / "m"), lambda _nudge, _note: open_engine(), ThreadPolicy(), warmup
+        )
         self.worker = Worker(plan, admission, ModelFigures(), lambda worker: self.states.append(worker.state))
         self.router.serve({"m": self.worker})
         self.sweeper.start()

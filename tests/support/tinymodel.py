@@ -133,6 +133,51 @@ def slow_model(size: int, repeats: int) -> bytes:
     return _pack(tensors, buffers, ops, {"x": 0}, {"y": 4 + repeats}, versions={0: 2})
 
 
+def counting_model() -> bytes:
+    """float32 [1, 4] -> int32 [2]: how many elements are not zero, and 2; float32 [1, 4]: the input doubled.
+
+    WHERE makes a tensor whose size is known only when it runs, so the runtime moves its tensors in the middle of it.
+    """
+    schema = _schema()
+    tensors = [
+        _tensor("x", (1, 4), schema.TensorType.FLOAT32, 0),
+        _tensor("where", (-1, 2), schema.TensorType.INT64, 0),
+        _tensor("count", (2,), schema.TensorType.INT32, 0),
+        _tensor("double", (1, 4), schema.TensorType.FLOAT32, 0),
+    ]
+    tensors[1].shape, tensors[1].shapeSignature = [1, 2], [-1, 2]
+    where, shape, add = schema.OperatorT(), schema.OperatorT(), schema.OperatorT()
+    where.inputs, where.outputs = [0], [1]
+    shape.inputs, shape.outputs = [1], [2]
+    shape.builtinOptionsType, shape.builtinOptions = schema.BuiltinOptions.ShapeOptions, schema.ShapeOptionsT()
+    shape.builtinOptions.outType = schema.TensorType.INT32
+    add.inputs, add.outputs = [0, 0], [3]
+    add.builtinOptionsType, add.builtinOptions = schema.BuiltinOptions.AddOptions, schema.AddOptionsT()
+    kinds = schema.BuiltinOperator
+    ops = [(kinds.WHERE, where), (kinds.SHAPE, shape), (kinds.ADD, add)]
+    return _pack(tensors, [b""], ops, {"x": 0}, {"count": 2, "double": 3})
+
+
+def write_counting_bundle(path: Path) -> Path:
+    """Write a bundle of the counting model."""
+    outs = (spec("count", (2,), "int32"), spec("double", (1, 4)))
+    bundle.write(path, _manifest("counting", 1, (spec("x", (1, 4)),), outs), {bundle.MODEL: counting_model()})
+    return path
+
+
+def without_signatures(model: bytes) -> bytes:
+    """Return the same model as some compilers leave it: no signature, and the tensors' names are their own."""
+    import flatbuffers  # comes with ai-edge-litert, like the schema
+
+    unpacked = _schema().ModelT.InitFromObj(_schema().Model.GetRootAs(model))
+    unpacked.signatureDefs = []
+    for number, tensor in enumerate(unpacked.subgraphs[0].tensors):
+        tensor.name = f"tensor_{number}"
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(unpacked.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
 def write_slow_bundle(path: Path, size: int = 1400, repeats: int = 12) -> Path:
     """Write a bundle of the slow model; it has no golden samples, so that opening it stays short."""
     manifest = _manifest("slow", 1, (spec("x", (1,)),), (spec("y", (1, 1)),))

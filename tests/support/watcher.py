@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import queue
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +20,7 @@ class Watcher:
     def __init__(self, port: int, *filters: str, protocol: int = paho.MQTTv5) -> None:
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=protocol)
-        self.client.on_message = lambda _client, _data, message: self.messages.put(message)
+        self.client.on_message = lambda _client, _data, message: self._on_message(message)
         self._subscribed: queue.Queue[int] = queue.Queue()
         self.client.on_subscribe = lambda *_: self._subscribed.put(1)
         self._v5 = protocol == paho.MQTTv5
@@ -27,6 +29,9 @@ class Watcher:
         for topic in filters:
             self.client.subscribe(topic, 1)
             self._subscribed.get(timeout=10)
+
+    def _on_message(self, message: paho.MQTTMessage) -> None:
+        self.messages.put(message)
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, **properties: Any) -> None:
         """Publish; properties by paho's names: ResponseTopic, CorrelationData, ContentType, UserProperty, …"""
@@ -58,3 +63,33 @@ class Watcher:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class StatusBoard(Watcher):
+    """The status of one device as it was said last. No message is lost between two looks."""
+
+    def __init__(self, port: int, device: str) -> None:
+        self.said: dict[str, Any] = {}
+        self._heard = threading.Condition()
+        super().__init__(port, f"edged/v1/dev/{device}/status")
+
+    def _on_message(self, message: paho.MQTTMessage) -> None:
+        with self._heard:
+            self.said = json.loads(message.payload)
+            self._heard.notify_all()
+
+    def model(self, name: str) -> dict[str, Any]:
+        """What was said of one model."""
+        found: dict[str, Any] = self.said["models"][name]
+        return found
+
+    def wait(self, wanted: Callable[[dict[str, Any]], bool], timeout: float = 20.0) -> None:
+        """Wait until the status is as wanted; one without the key that is looked at is not."""
+        with self._heard:
+            assert self._heard.wait_for(lambda: self._is(wanted), timeout), self.said
+
+    def _is(self, wanted: Callable[[dict[str, Any]], bool]) -> bool:
+        try:
+            return wanted(self.said)
+        except KeyError:
+            return False

@@ -223,3 +223,90 @@ def test_one_reply_that_cannot_be_sent_does_not_end_the_deadlines(rig: Rig) -> N
     second = rig.inbox.request(deadline_ms=60)
     admission.admit(second)
     assert rig.inbox.replies.get(timeout=5)[0] is second
+
+
+def taken(admission: Admission) -> list[object]:
+    """What a worker comes to, in order, until the end; an idle call is "idle"."""
+    found: list[object] = []
+    while (request := admission.take(lambda: found.append("idle"))) is not None:
+        found.append(request)
+    return found
+
+
+def test_a_nudge_is_taken_in_its_turn(rig: Rig) -> None:
+    """Between the requests that were there and those that came after; many nudges are one."""
+    admission = rig.admission()
+    first, second = rig.inbox.request(), rig.inbox.request()
+    admission.admit(first)
+    for _ in range(3):
+        admission.nudge()
+    admission.admit(second)
+    admission.close(RequestError(Code.UNAVAILABLE, "over"))
+    assert taken(admission) == [first, "idle", second]
+
+
+def test_a_nudge_during_the_idle_call_is_not_lost(rig: Rig) -> None:
+    """What it is about may have come too late for the call that runs."""
+    admission = rig.admission()
+    calls: list[int] = []
+
+    def idle() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            admission.nudge()
+        else:
+            admission.close(RequestError(Code.UNAVAILABLE, "over"))
+
+    admission.nudge()
+    assert admission.take(idle) is None
+    assert len(calls) == 2
+
+
+def test_a_nudge_takes_no_room_and_is_not_dropped(rig: Rig) -> None:
+    """The oldest request makes way for a newer one, whatever lies before it; the nudge stays."""
+    admission = rig.admission(max_requests=2, overflow="drop_oldest")
+    admission.nudge()
+    sent = [rig.inbox.request() for _ in range(3)]
+    for request in sent:
+        admission.admit(request)
+    assert rig.inbox.get().error is not None
+    admission.close(RequestError(Code.UNAVAILABLE, "over"))
+    found = taken(admission)
+    assert [item for item in found if item != "idle"] == sent[1:]
+    assert found.count("idle") == 1
+
+
+def test_only_a_nudge_waits_behind_the_one_in_service(rig: Rig) -> None:
+    """Nothing can be dropped: the newest is refused, as without it."""
+    admission = rig.admission(max_requests=1, overflow="drop_oldest")
+    admission.admit(rig.inbox.request())
+    admission.take()
+    admission.nudge()
+    with pytest.raises(RequestError):
+        admission.admit(rig.inbox.request())
+    admission.close(RequestError(Code.UNAVAILABLE, "over"))
+    assert taken(admission) == ["idle"]
+
+
+def test_a_nudge_does_not_survive_an_abandoned_queue(rig: Rig) -> None:
+    """What waits is answered, and the worker ends; none is taken in later."""
+    admission = rig.admission()
+    admission.admit(rig.inbox.request())
+    admission.nudge()
+    admission.abandon(RequestError(Code.UNAVAILABLE, "gone"))
+    admission.nudge()
+    assert taken(admission) == []
+    assert rig.inbox.count() == 1
+
+
+def test_a_nudge_stays_while_the_queue_is_cleaned(rig: Rig) -> None:
+    """What was answered behind a hung invoke is forgotten, the nudge is not."""
+    admission = rig.admission(max_requests=2)
+    admission.nudge()
+    for _ in range(8):
+        request = rig.inbox.request()
+        admission.admit(request)
+        answer(request, Reply(b"", ""), rig.figures)
+    assert admission._queue.qsize() < 8
+    admission.close(RequestError(Code.UNAVAILABLE, "over"))
+    assert taken(admission) == ["idle"]

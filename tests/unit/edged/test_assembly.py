@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from support import require, tinymodel
 
-from delegates import registry
-from delegates.base import Probe
 from edged import assembly, config
 from edged.admission import Sweeper
 from edged.config import Config
@@ -74,50 +72,40 @@ def test_a_stream_that_does_not_fit_its_model_is_a_mistake_of_the_configuration(
         assembled(folder, [{"name": "d", "bundle": "dense"}], streams=[stream])
 
 
-class Absent:
-    """A delegate whose hardware is not there."""
-
-    name = "absent"
-
-    def probe(self) -> Probe:
-        return Probe(available=False, reason="no such device")
+@pytest.mark.parametrize("delegates", ["auto", ["cpu"], {"cpu": {"xnnpack": False}}, ["vx", "cpu"]])
+def test_delegates_that_are_known_are_right(folder: Path, delegates: Any) -> None:
+    """Whether they are here is not asked: a box without its accelerator serves on the CPU."""
+    assembly.check_delegates(configured(folder, [{"name": "d", "bundle": "dense", "delegates": delegates}]).models[0])
 
 
-@pytest.fixture
-def absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = registry.create
-    monkeypatch.setattr(registry, "create", lambda name: Absent() if name == "absent" else real(name))
-
-
-@pytest.mark.usefixtures("absent")
-def test_the_first_delegate_that_is_available_serves(folder: Path) -> None:
-    """The list is an order of preference; `auto` is the CPU."""
-    for delegates in ("auto", ["cpu"], ["absent", "cpu"]):
-        model = configured(folder, [{"name": "d", "bundle": "dense", "delegates": delegates}]).models[0]
-        assert assembly.choose_delegate(model).name == "cpu"
-
-
-@pytest.mark.usefixtures("absent")
 @pytest.mark.parametrize(
     ("delegates", "says"),
-    [(["absent"], "none can serve here .absent: no such device"), (["warp"], "unknown delegate 'warp'")],
+    [
+        (["warp"], "unknown delegate 'warp'"),
+        ({"cpu": {"threads": 2}}, "cpu: unknown option 'threads'"),
+        (["external"], "external: library must name a file"),
+    ],
 )
-def test_a_list_that_cannot_serve_is_told_with_reasons(folder: Path, delegates: list[str], says: str) -> None:
-    """Nothing is silently put in its place."""
-    model = configured(folder, [{"name": "d", "bundle": "dense", "delegates": delegates}]).models[0]
+def test_unknown_delegates_and_options_are_mistakes_of_the_configuration(
+    folder: Path, delegates: Any, says: str
+) -> None:
+    """Told by `edged check`, and at the start before anything runs."""
+    models = [{"name": "d", "bundle": "dense", "delegates": delegates}]
     with pytest.raises(ConfigError, match=rf"models\.d\.delegates: {says}"):
-        assembly.choose_delegate(model)
+        assembly.check_delegates(configured(folder, models).models[0])
+    with pytest.raises(ConfigError, match=rf"models\.d\.delegates: {says}"):
+        assembled(folder, models)
 
 
 def test_a_runtime_may_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`auto` may be any installed one; a name is that one, or an error that says what to install."""
     for runtime in tflite_runtime.installed():
         model = configured(folder, [{"name": "d", "bundle": "dense", "runtime": runtime.name}]).models[0]
-        assert assembly.candidates(model) == (runtime,)
+        assert assembly.runtimes(model) == (runtime,)
     model = configured(folder, [{"name": "d", "bundle": "dense"}]).models[0]
-    assert assembly.candidates(model) == tflite_runtime.installed()
+    assert assembly.runtimes(model) == tflite_runtime.installed()
     other = tflite_runtime.Runtime("other", "edged")
     monkeypatch.setattr(tflite_runtime, "RUNTIMES", (other,))
     model = configured(folder, [{"name": "d", "bundle": "dense", "runtime": "tflite-runtime"}]).models[0]
     with pytest.raises(UnavailableError, match="tflite-runtime is not installed"):
-        assembly.candidates(model)
+        assembly.runtimes(model)

@@ -128,7 +128,7 @@ def test_what_is_installed_stays_behind_the_standard_library(monkeypatch: pytest
 
 def test_the_module_alone_starts_nothing() -> None:
     """A daemon with known bundles imports this module, and must not pay for `subprocess`."""
-    code = "import sys, edged.childprocess, edged.trial; print('subprocess' in sys.modules)"
+    code = "import sys, edged.childprocess, edged.selection; print('subprocess' in sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env=_bare())
     assert done.stdout == "False\n"
 

@@ -50,6 +50,23 @@ def read(text: str) -> Config:
     return config.loads(text, "edged.yaml", BASE)
 
 
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        ("auto", None),
+        ("[edgetpu, cpu]", (("edgetpu", {}), ("cpu", {}))),
+        ("{external: {library: libvx.so}}", (("external", {"library": "libvx.so"}),)),
+        ("{external: {library: lib/vx.so}}", (("external", {"library": "/etc/edged/lib/vx.so"}),)),
+        ("{external: {library: /opt/vx.so}}", (("external", {"library": "/opt/vx.so"}),)),
+        ("[{edgetpu: {device: usb}}, cpu]", (("edgetpu", {"device": "usb"}), ("cpu", {}))),
+    ],
+)
+def test_delegates_in_every_form(written: str, wanted: object) -> None:
+    """A list, a mapping, a list of both, in the order given; a library with a slash is relative to the file."""
+    model = read(GOOD.replace("delegates: [cpu]", f"delegates: {written}")).models[0]
+    assert model.wanted == wanted
+
+
 def wrong(old: str, new: str, text: str = GOOD) -> list[str]:
     """What is said when `old` in the good configuration is `new` instead."""
     assert text.count(old) == 1, old
@@ -102,7 +119,11 @@ def test_the_good_one_loads_and_defaults_are_as_documented() -> None:
         ("cpus: [1, 2]", "cpus: [1, 1]", "models[0].cpus", "given twice"),
         ("cpus: [1, 2]", "cpus: [1, -2]", "models[0].cpus[1]", "at least 0"),
         ("delegates: [cpu]", "delegates: []", "models[0].delegates", "must not be empty"),
-        ("delegates: [cpu]", "delegates: {external: {library: l.so}}", "models[0].delegates", "auto or a list"),
+        ("delegates: [cpu]", "delegates: {}", "models[0].delegates", "must not be empty"),
+        ("delegates: [cpu]", "delegates: [{}]", "models[0].delegates", "names no delegate"),
+        ("delegates: [cpu]", "delegates: {external: 3}", "models[0].delegates.external", "expected a mapping"),
+        ("threads: 2", "threads: many", "models[0].threads", "auto or a whole number"),
+        ("threads: 2", "failover: {backoff_s: 9, backoff_max_s: 3}", "models[0].failover.backoff_max_s", "at least"),
         ("name: pose", "name: har", "models[1].name", "name of another one"),
         ("name: pose", "name: po/se", "models[1].name", "one topic level"),
         ("model: har", "model: hat", "streams[0].model", "did you mean 'har'?"),

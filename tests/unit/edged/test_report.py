@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from support.engines import ScriptedEngine
 from support.rig import WorkerRig
 
 from edged.contract import DeviceState
+from edged.engines.base import EngineInfo
 from edged.latency import Histogram
 from edged.report import Hang, Identity, Report, process_facts
 
@@ -136,6 +138,71 @@ def test_both_messages_are_json_with_a_rising_seq(rig: WorkerRig) -> None:
     bodies = [json.loads(json.dumps(body)) for body in (report.status(DeviceState.STARTING), report.metrics())]
     assert [body["seq"] for body in bodies] == [1, 2]
     assert {body["boot"] for body in bodies} == {"b1"}
+
+
+class GuardedEngine(ScriptedEngine):
+    """One that ends a hang by itself, after `limit_ns`, and runs in the process `pid`."""
+
+    limit_ns, recheck_s = 0, 0.0
+    pid: int | None = None
+
+
+def test_a_model_that_a_stand_in_serves_degrades_the_device(rig: WorkerRig, engine: ScriptedEngine) -> None:
+    """With the reason, the counts and who serves, in the status and in the metrics; and no more when it is back."""
+    engine.info = EngineInfo("scripted 1", "cpu", 1, 3, 4, "partial", "npu: was killed; cpu serves", 2, 1)
+    rig.start()
+    report = report_on(rig)
+    assert report.state() == ("degraded", "m: npu: was killed; cpu serves")
+    model = report.status(*report.state())["models"]["m"]  # type: ignore[index]
+    assert model["state"] == "ready"
+    told = {key: model[key] for key in ("delegate", "mapping", "nodes_delegated", "nodes_total", "degraded")}
+    assert list(told.values()) == ["cpu", "partial", 3, 4, "npu: was killed; cpu serves"]
+    assert (model["failovers"], model["returns"], model["pid"]) == (2, 1, None)
+    metrics = report.metrics()["models"]["m"]  # type: ignore[index]
+    assert (metrics["failovers"], metrics["returns"]) == (2, 1)
+    rig.worker.info = EngineInfo("scripted 1", "npu", 1, returns=2)
+    assert report.state() == ("ready", "")
+
+
+def test_what_a_starting_model_is_at_is_told(rig: WorkerRig) -> None:
+    """A selection takes minutes: the state alone would look like a hang."""
+    rig.worker.reason = "measuring npu, 1 of 2"
+    assert report_on(rig).state() == ("starting", "m: measuring npu, 1 of 2")
+
+
+def test_a_hang_that_the_engine_ends_is_not_stuck(tmp_path: Path) -> None:
+    """Until its own limit and the floor have both passed; then nobody has ended it."""
+    engine = GuardedEngine()
+    engine.limit_ns = 3_600_000_000_000
+    rig = WorkerRig(tmp_path, lambda: engine).start()
+    report = report_on(rig, Hang(factor=2.0, floor_ms=20))
+    engine.hang.clear()
+    rig.router.submit(rig.inbox.request(X))
+    eventually(lambda: rig.worker.busy_since_ns != 0, "the worker is busy")
+    time.sleep(0.03)
+    assert report.state()[0] == "ready"
+    engine.limit_ns = 1_000_000
+    eventually(lambda: report.state()[0] == "stuck", "the state says stuck")
+    engine.hang.set()
+    rig.stop()
+
+
+def test_the_processes_of_delegates_are_counted(tmp_path: Path) -> None:
+    """Memory and time of a living child are in the sums, and told by its process id; one that is gone is not."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        engine = GuardedEngine()
+        engine.pid = child.pid
+        rig = WorkerRig(tmp_path, lambda: engine).start()
+        report = report_on(rig)
+        found = report.metrics()["process"]
+        lines = Path(f"/proc/{child.pid}/status").read_text().splitlines()
+        kib = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+        assert found["children"][str(child.pid)]["rss_bytes"] == kib * 1024  # type: ignore[index]
+        assert report.status(DeviceState.READY)["models"]["m"]["pid"] == child.pid  # type: ignore[index]
+        child.kill()
+        child.wait()
+        assert report.metrics()["process"]["children"] == {}  # type: ignore[index]
+        rig.stop()
 
 
 def test_process_facts_are_the_kernels() -> None:

@@ -1,0 +1,166 @@
+"""The way back of a delegate that failed: open it again in the background, probe it, hand it over when it is good.
+
+Rules it keeps:
+- A thread of its own, from a failure until the delegate is taken back or `stop`; nothing here delays a request.
+- It waits `backoff_s` before the first probe, and after each that fails twice as long as before, up to
+  `backoff_max_s`, within a tenth, so that many devices do not ask at once.
+- A delegate that fails again less than `backoff_max_s` after it was taken back does not begin anew: its wait goes on
+  doubling, so one that comes and goes is left alone for longer and longer.
+- What it opened is either taken by the worker or closed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable
+
+from edged.clock import NS_PER_S, now_ns
+from edged.config import FailoverConfig
+from edged.engines.base import GuardedEngine
+from edged.shown import one_line
+
+log = logging.getLogger(__name__)
+
+JITTER = 0.1
+STOP_S = 1.0
+
+
+class Backoff:
+    """How long to wait before the next probe."""
+
+    def __init__(self, first_s: float, most_s: float) -> None:
+        self._first_s, self._most_s = first_s, most_s
+        self._doubled = 0
+        self._served_since_ns = now_ns()
+
+    def next_s(self) -> float:
+        """Return seconds; the call after will return twice as many."""
+        wait_s: float = min(self._most_s, self._first_s * 2.0**self._doubled)
+        if wait_s < self._most_s:
+            self._doubled += 1
+        return wait_s
+
+    def taken_back(self) -> None:
+        """It serves from now on."""
+        self._served_since_ns = now_ns()
+
+    def failed(self) -> None:
+        """It served until now: begin anew if that was long enough."""
+        if now_ns() - self._served_since_ns >= self._most_s * NS_PER_S:
+            self._doubled = 0
+
+
+class Reprobe:
+    """Takes a failed delegate back. `begin` and `take` belong to the worker's thread.
+
+    reopen: opens it in a new process. admit: probes what was opened, raising whatever is wrong with it.
+    on_change: called on the thread of this class when `told` says something new, or `take` has something.
+    """
+
+    def __init__(
+        self,
+        reopen: Callable[[], GuardedEngine],
+        admit: Callable[[GuardedEngine], None],
+        rules: FailoverConfig,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._reopen, self._admit, self._on_change = reopen, admit, on_change
+        self._backoff = Backoff(rules.backoff_s, rules.backoff_max_s)
+        self._wait_s = 0.0
+        self._failed = 0
+        self._lock = threading.Lock()
+        self._good: GuardedEngine | None = None
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.told = ""
+
+    def begin(self, lost: GuardedEngine | None) -> None:
+        """Start; `lost`, which nobody may use any more, is closed first."""
+        self._failed = 0
+        self._backoff.failed()
+        self._plan("")
+        self._thread = threading.Thread(target=self._run, args=(lost,), name="edged-reprobe", daemon=True)
+        self._thread.start()
+
+    def take(self) -> GuardedEngine | None:
+        """Return the delegate, open and probed, once it is there."""
+        with self._lock:
+            good, self._good = self._good, None
+        if good is not None:
+            self._backoff.taken_back()
+        return good
+
+    def stop(self) -> None:
+        """End it. A process that is just being opened is closed as soon as it is, also after this returns."""
+        with self._lock:
+            self._stopped.set()
+            good, self._good = self._good, None
+        if good is not None:
+            good.close()
+        if self._thread is not None:
+            self._thread.join(STOP_S)
+
+    def _plan(self, before: str) -> None:
+        self._wait_s = self._backoff.next_s()
+        self.told = f"{before}next probe in {self._wait_s:g} s"
+
+    def _run(self, lost: GuardedEngine | None) -> None:
+        _be_ordinary()
+        if lost is not None:
+            self._close(lost)
+        while not self._stopped.wait(self._wait_s * random.uniform(1 - JITTER, 1 + JITTER)):  # noqa: S311  # no secret
+            try:
+                engine = self._probed()
+            except Exception as exc:  # top of a thread: whatever a library raises is a probe that failed
+                log.debug("probe", exc_info=True)
+                self._note(one_line(exc).rstrip("."))
+            else:
+                self._hand_over(engine)
+                return
+
+    def _probed(self) -> GuardedEngine:
+        engine = self._reopen()
+        try:
+            if not self._stopped.is_set():
+                self._admit(engine)
+        except BaseException:
+            self._close(engine)
+            raise
+        return engine
+
+    def _note(self, reason: str) -> None:
+        self._failed += 1
+        count = "a probe" if self._failed == 1 else f"{self._failed} probes"
+        self._plan(f"{count} failed, the last: {reason}; " if self._failed > 1 else f"{count} failed: {reason}; ")
+        if not self._stopped.is_set():
+            self._on_change()
+
+    def _hand_over(self, engine: GuardedEngine) -> None:
+        with self._lock:
+            stopped = self._stopped.is_set()
+            if not stopped:
+                self._good = engine
+        if stopped:
+            self._close(engine)
+        else:
+            self._on_change()
+
+    @staticmethod
+    def _close(engine: GuardedEngine) -> None:
+        try:
+            engine.close()
+        except Exception:  # top of a thread: what cannot be closed must not end the way back
+            log.exception("a process could not be closed")
+
+
+def _be_ordinary() -> None:
+    """Give up the CPUs and the priority that this thread has from the worker which started it."""
+    process, thread = os.getpid(), threading.get_native_id()
+    with contextlib.suppress(OSError, AttributeError):  # not Linux
+        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+        os.sched_setaffinity(thread, os.sched_getaffinity(process))
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, process))

@@ -1,0 +1,75 @@
+"""Which delegates are here, each looked for in a child process: a vendor's library can crash or hang when loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from delegates import registry
+from delegates.base import Delegate, Probe
+from edged import childprocess, limits
+from edged.limits import Limits, Watch
+from edged.shown import plain
+
+Wanted = tuple[str, Mapping[str, Any]]
+
+TIMEOUT_S = 10.0
+# Looking takes far less, and several look at once.
+_MEMORY = 1 << 30
+_BROKEN = "install the library again, made for this system, or leave this delegate out"
+
+
+def probe(name: str, options: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S) -> Probe:
+    """Look for one delegate of the registry. Whatever is wrong, with its name and options too, is the reason."""
+    try:
+        delegate = registry.create(name, options)
+    except (KeyError, ValueError) as exc:
+        return Probe(available=False, reason=plain(str(exc.args[0])), fix="mend `delegates` in the configuration")
+    return _probe(name, options, delegate, timeout_s)
+
+
+def probe_each(wanted: Sequence[Wanted], timeout_s: float = TIMEOUT_S) -> list[Probe]:
+    """Look for several at once; the answers stand in the order of what was wanted."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  # a daemon that serves on the CPU needs none
+
+    with ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda item: probe(item[0], item[1], timeout_s), wanted))
+
+
+def probe_all(wanted: Iterable[Wanted] | None = None, timeout_s: float = TIMEOUT_S) -> dict[str, Probe]:
+    """Look for those that are wanted, by the names they are told by; without any, for all that need no options."""
+    chosen = everything() if wanted is None else tuple(wanted)
+    return {told(*item): found for item, found in zip(chosen, probe_each(chosen, timeout_s), strict=True)}
+
+
+def everything() -> tuple[Wanted, ...]:
+    """Return every delegate that can be looked for without options, the built-in ones first."""
+    return tuple((name, {}) for name in registry.names() if name not in registry.WITH_OPTIONS_ONLY)
+
+
+def found(timeout_s: float = TIMEOUT_S) -> tuple[str, ...]:
+    """Return the delegates that can serve on this machine, as `delegates: auto` takes them."""
+    return tuple(name for name, one in probe_all(timeout_s=timeout_s).items() if one.available)
+
+
+def told(name: str, options: Mapping[str, Any] | None = None) -> str:
+    """Return the name that a delegate is told by: its own, the registry's where it cannot be constructed."""
+    try:
+        return registry.create(name, options).name
+    except (KeyError, ValueError):
+        return name
+
+
+def _probe(name: str, options: Mapping[str, Any] | None, delegate: Delegate, timeout_s: float) -> Probe:
+    if not delegate.isolated:  # nothing of a vendor's runs
+        return delegate.probe()
+    args = (name, json.dumps(dict(options or {})))
+    with childprocess.start_answering("delegates.probe", *args, start_new_session=True) as child:
+        try:
+            memory = min(_MEMORY, limits.available() // 2)
+            return Probe(**childprocess.guarded_answer(child, Watch(child.pid, Limits(timeout_s, memory))))
+        except childprocess.NoAnswerError as exc:
+            how = str(exc) if exc.code is None else childprocess.ended(exc.code, exc.said, "it was probed")
+            return Probe(available=False, reason=f"its process {plain(how)}", fix=_BROKEN)
