@@ -28,7 +28,7 @@ from edged.limits import Limits, Watch
 OnStage = Callable[[str], None]
 Work = Callable[[dict[str, Any], Path, OnStage], dict[str, Any]]
 
-_LOG_LINES = 12
+_LOG_LINES, _LOG_BYTES = 12, 1 << 16
 _TICK_S = 0.2
 # A pipe's capacity, see pipe(7).
 _PIPE = 1 << 16
@@ -157,7 +157,9 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def log_tail(folder: Path, lines: int = _LOG_LINES) -> str:
     """Return the last lines of a child's log."""
-    return "\n".join((folder / "log").read_text(errors="replace").splitlines()[-lines:])
+    with (folder / "log").open("rb") as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
+        return "\n".join(log.read(_LOG_BYTES).decode(errors="replace").splitlines()[-lines:])
 
 
 def main(work: Work) -> None:

@@ -9,7 +9,7 @@ from edged.shown import table
 
 # As compat.delegate_names() has them, which cannot be asked without numpy.
 DELEGATES = (
-    "armnn", "edgetpu", "ethos-u", "gpu", "litert-gpu", "neuron", "neutron", "openvino", "qnn", "vx", "xnnpack"
+    "armnn", "edgetpu", "ethos_u", "gpu", "gpu_tflite", "neuron", "neutron", "npu_openvino", "qnn", "vx", "xnnpack"
 )  # fmt: skip
 
 _EPILOG = """\
@@ -58,7 +58,9 @@ gates
   a runtime         ai-edge-litert or tflite-runtime, with a release if you like: tflite-runtime==2.13.0. It must pass:
                     by running where it is installed, else by a table of op versions measured from 27 releases
   a delegate        {delegates}.
-                    It must take some op of the model, by its documented table of ops
+                    It must take some op of the model, by its documented table of ops. The names are those of the
+                    device's configuration: gpu is LiteRT's WebGPU accelerator, gpu_tflite TFLite's own GPU delegate.
+                    xnnpack is what serves on the CPU
   Where no runtime is named, one that is installed here and passes is enough, and what others lack is a warning. Where
   a runtime lacks an op in the version written, the model is converted again with settings that it takes, if any do.
 

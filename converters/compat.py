@@ -181,15 +181,23 @@ def _target(text: str) -> Target:
     if match is not None and name in op_versions.RUNTIMES:
         return _runtime(name, match["version"]) if match["version"] else _newest(name, asked=True)
     known = (*op_versions.RUNTIMES, *delegate_names())
+    device = " or ".join(op_versions.RUNTIMES)
+    if name == "cpu":
+        raise UsageError(_WHERE, f"{text!r} takes every op that a runtime has", f"name {device}, or xnnpack")
     if name in set(registry.names()) - set(known):
         what = f"{text!r} has no table of its ops: nothing can be told of it here"
-        raise UsageError(_WHERE, what, f"name the runtime of the device, {' or '.join(op_versions.RUNTIMES)}")
+        raise UsageError(_WHERE, what, f"name the runtime of the device, {device}")
     if name not in known:
-        what = f"{text!r} is no runtime and no delegate that is known{hint(name, known)}"
+        what = f"{text!r} is no runtime and no delegate that is known{_hint(name, known)}"
         raise UsageError(_WHERE, what, f"known: {', '.join(known)}")
     if name != text:
         raise UsageError(_WHERE, f"{text!r}: a release can be told of a runtime, not of a delegate", f"use {name}")
     return Target(name)
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """The nearest name, or that of the delegate which is one of its words: `litert-gpu`."""
+    return hint(name, known) or next((hint(word, [word]) for word in re.split("[-_ ]", name) if word in known), "")
 
 
 def _newest(name: str, *, asked: bool) -> Target:

@@ -17,7 +17,7 @@ class Probe:
     """What `probe` found. reason: why it is not available, in one line that a person can act on.
 
     fix: the command or the step that would mend it. library: the file's path; version: of the library; device: where it
-    is, e.g. `/dev/apex_0`. Empty for what is not known.
+    is, e.g. `/dev/apex_0`. Empty for what is not known. needs: paths of the libraries that came with that one.
     """
 
     available: bool
@@ -26,6 +26,7 @@ class Probe:
     library: str = ""
     version: str = ""
     device: str = ""
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,10 @@ class Cpu:
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         options = dict(options or {})
-        self._xnnpack = bool(options.pop("xnnpack", True))
+        self._xnnpack = options.pop("xnnpack", True)
+        if not isinstance(self._xnnpack, bool):
+            msg = f"cpu: xnnpack must be true or false, got {self._xnnpack!r}"
+            raise ValueError(msg)  # noqa: TRY004  # what the protocol promises of a wrong option
         if options:
             msg = f"cpu: unknown option {sorted(options)[0]!r} (known: xnnpack)"
             raise ValueError(msg)

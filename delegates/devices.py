@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import grp
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from delegates.base import Probe
 
 ROOT = Path("/")
+# Below it a device gets another name each time it is plugged in, or its firmware loaded.
+USB = "dev/bus/usb"
 
 
 def nodes(patterns: Iterable[str], root: Path = ROOT) -> list[Path]:
     """Return what is there, sorted. patterns: below the root, e.g. `dev/ethosu*`; root: another one for tests."""
     return sorted(path for pattern in patterns for path in root.glob(pattern))
+
+
+def usb(ids: Collection[str], root: Path = ROOT) -> list[Path]:
+    """Return the nodes of the USB devices with one of these ids (vendor:product), by what sysfs tells of each."""
+    found = []
+    for folder in sorted(root.glob("sys/bus/usb/devices/*")) if ids else ():
+        facts = {name: fact(folder / name) for name in ("idVendor", "idProduct", "busnum", "devnum")}
+        if f"{facts['idVendor']}:{facts['idProduct']}" in ids:
+            found.append(root / f"{USB}/{facts['busnum']:0>3}/{facts['devnum']:0>3}")
+    return found
+
+
+def fact(file: Path) -> str:
+    """Return what sysfs tells in a file; "" where it tells nothing."""
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:  # a hub's port has no ids, and a device may just have been unplugged
+        return ""
 
 
 def shown(path: Path, root: Path = ROOT) -> str:

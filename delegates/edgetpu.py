@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from delegates import devices
+from delegates import devices, places
 from delegates.base import Probe
 from delegates.external import UNMEASURED, LibraryDelegate, path_or_name, refuse, texts
 from delegates.sharedlibrary import SharedLibrary
@@ -23,8 +23,6 @@ from delegates.sharedlibrary import SharedLibrary
 NAME = "edgetpu"
 LIBRARIES = {"darwin": "libedgetpu.1.dylib", "win32": "edgetpu.dll"}.get(sys.platform, "libedgetpu.so.1")
 DEVICE = re.compile(r"(usb|pci)?(?::(0|[1-9][0-9]{0,3}))?")
-# Before its firmware is loaded, which the first inference does, and after.
-USB_IDS = frozenset({"1a6e:089a", "18d1:9302"})
 PCI_ID = "0x1ac1 0x089a"
 MOST_QUEUED = 255
 
@@ -78,8 +76,8 @@ class Edgetpu(LibraryDelegate):
         return replace(probe, fix=_USB_RULE) if usb else probe
 
     def _nodes(self) -> list[Path]:
-        pci = devices.nodes(["dev/apex_*"], self._root) if self._kind in ("", "pci") else []
-        return pci + (_usb(self._root) if self._kind in ("", "usb") else [])
+        pci = devices.nodes(places.of(NAME).nodes, self._root) if self._kind in ("", "pci") else []
+        return pci + (devices.usb(places.of(NAME).usb, self._root) if self._kind in ("", "usb") else [])
 
     def _missing(self, count: int) -> tuple[str, str]:
         kind = {"usb": "USB ", "pci": "PCIe "}.get(self._kind, "")
@@ -114,23 +112,6 @@ def _check(values: Mapping[str, str], number: int | None) -> None:
             raise ValueError(msg)
 
 
-def _usb(root: Path) -> list[Path]:
-    """The nodes of USB Edge TPUs, by what sysfs tells of every USB device."""
-    found = []
-    for folder in sorted(root.glob("sys/bus/usb/devices/*")):
-        facts = {name: _read(folder / name) for name in ("idVendor", "idProduct", "busnum", "devnum")}
-        if f"{facts['idVendor']}:{facts['idProduct']}" in USB_IDS:
-            found.append(root / f"dev/bus/usb/{facts['busnum']:0>3}/{facts['devnum']:0>3}")
-    return found
-
-
 def _pci_without_driver(root: Path) -> bool:
     folders = root.glob("sys/bus/pci/devices/*")
-    return any(f"{_read(folder / 'vendor')} {_read(folder / 'device')}" == PCI_ID for folder in folders)
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace").strip()
-    except OSError:  # a hub's port has no ids, and a device may just have been unplugged
-        return ""
+    return any(f"{devices.fact(folder / 'vendor')} {devices.fact(folder / 'device')}" == PCI_ID for folder in folders)

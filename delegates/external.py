@@ -36,6 +36,11 @@ class LibraryDelegate:
         self.name, self._libraries, self._values, self._install = name, tuple(libraries), dict(values), install
 
     @property
+    def libraries(self) -> tuple[str, ...]:
+        """The names or paths by which the library is looked for, the first that is there taken."""
+        return self._libraries
+
+    @property
     def caches(self) -> bool:
         """Whether an option tells the library where to keep the compiled form."""
         return any(CACHE in value for value in self._values.values())
@@ -71,8 +76,7 @@ class LibraryDelegate:
         except ValueError as exc:
             # The first line of the runtime's text is its own; the library's words follow, if it has any.
             said = " ".join(str(exc).partition("\n")[2].split())
-            msg = f"{self.name}: {said or 'its library refused, and gave no reason'}"
-            raise ValueError(msg) from exc
+            raise ValueError(said or "its library refused, and gave no reason") from exc
         return {"experimental_delegates": [delegate]}
 
     def told(self, cache: Path | None) -> dict[str, str]:

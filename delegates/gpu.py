@@ -12,15 +12,14 @@ own input (rank below 4) or zeros (rank 4, batch 1), with no error, in ai-edge-l
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
-from delegates import devices, litertwheel
+from delegates import devices, drivers, litertwheel, places
 from delegates.base import DEFAULT, LITERT, Opening, Probe
 from delegates.external import refuse
 from delegates.sharedlibrary import SharedLibrary
@@ -33,13 +32,8 @@ SWITCHES = (
     "allow_src_quantized_fc_conv_ops",
     "hint_waiting_for_completion",
 )
-# Where the Vulkan loader looks for its drivers' descriptions, unless the first of these variables says which:
-# https://github.com/KhronosGroup/Vulkan-Loader/blob/main/docs/LoaderDriverInterface.md
-DRIVER_VARIABLES, MORE_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"), "VK_ADD_DRIVER_FILES"
-DRIVER_FOLDERS = ("etc/vulkan/icd.d", "usr/local/share/vulkan/icd.d", "usr/share/vulkan/icd.d")
 # Parts of the library names of rasterizers that run on the CPU: Mesa's lavapipe, and SwiftShader.
 SOFTWARE = ("lvp", "swiftshader")
-NODES = ("dev/dri/renderD*", "dev/nvidia[0-9]*", "dev/mali[0-9]*", "dev/kgsl-3d0")
 WEIGHTS = "xnnpack-weights"
 
 _DRIVERS = "sudo apt-get install mesa-vulkan-drivers, or the driver of the GPU's vendor"
@@ -84,23 +78,23 @@ class Gpu:
         return self._driven(found)
 
     def _driven(self, found: Probe) -> Probe:
-        drivers = list(_drivers(self._root, os.environ))
-        hard = [driver for driver in drivers if not any(part in driver for part in SOFTWARE)]
-        nodes = devices.nodes(NODES, self._root)
-        if hard and nodes:
+        libraries = filter(None, map(drivers.library, drivers.vulkan(self._root, os.environ)))
+        described = [Path(library).name for library in libraries]
+        soft = [driver for driver in described if any(part in driver for part in SOFTWARE)]
+        nodes = devices.nodes(places.of(self.name).nodes, self._root)
+        if nodes and len(described) > len(soft):
             return devices.opened(found, nodes, self._root)
-        if len(drivers) > len(hard):
-            soft = next(driver for driver in drivers if driver not in hard)
-            return replace(found, device=f"software rasterizer {soft}: no GPU")
-        if drivers:
-            told = f"Vulkan has a driver ({', '.join(drivers)}), and there is no GPU: no /dev/dri/renderD*"
+        if soft:
+            return replace(found, device=f"software rasterizer {soft[0]}: no GPU")
+        if described:
+            told = f"Vulkan has a driver ({', '.join(described)}), and there is no GPU: no /dev/dri/renderD*"
             return replace(found, available=False, reason=told, fix="check with vulkaninfo --summary")
         return replace(found, available=False, reason="Vulkan has no driver", fix=_DRIVERS)
 
     def open(self, module: ModuleType, how: Opening = DEFAULT) -> Mapping[str, Any]:
         """Return the options of CompiledModel. Raises ValueError where this ai-edge-litert is too old to have them."""
         if not hasattr(module, "GpuOptions"):
-            msg = f"gpu: this ai-edge-litert has no GpuOptions: {litertwheel.INSTALL}"
+            msg = f"this ai-edge-litert has no GpuOptions: {litertwheel.INSTALL}"
             raise ValueError(msg)
         options = module.GpuOptions(enforce_f32=self._float32, **self._switches)
         return {
@@ -140,22 +134,3 @@ def _switch(key: str, value: object) -> bool:
         msg = f"gpu: {key} must be true or false, not {value!r}"
         raise ValueError(msg)  # noqa: TRY004  # a wrong option is a ValueError, of whatever kind it is
     return value
-
-
-def _drivers(root: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the library of every Vulkan driver that is described, by file name."""
-    given = next((environment[name] for name in DRIVER_VARIABLES if environment.get(name)), None)
-    named = [*(given or "").split(":"), *environment.get(MORE_DRIVERS, "").split(":")]
-    files = [Path(name) for name in named if name]
-    if given is None:
-        files += [file for folder in DRIVER_FOLDERS for file in sorted((root / folder).glob("*.json"))]
-    for file in files:
-        if library := _library(file):
-            yield library
-
-
-def _library(file: Path) -> str:
-    try:
-        return Path(str(json.loads(file.read_text())["ICD"]["library_path"])).name
-    except (OSError, ValueError, KeyError, TypeError):  # the loader passes such a file over as well
-        return ""

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
-from delegates import devices, litertwheel
+from delegates import devices, litertwheel, places
 from delegates.base import DEFAULT, LITERT, Opening, Probe
 from delegates.external import UNMEASURED, refuse, texts
 from delegates.gpu import beside
@@ -30,9 +30,8 @@ PLUGINS = Path("vendors/intel_openvino")
 DISPATCH = PLUGINS / "dispatch" / "libLiteRtDispatch_IntelOpenvino.so"
 COMPILER = PLUGINS / "compiler" / "libLiteRtCompilerPlugin_IntelOpenvino.so"
 SDK = "ai-edge-litert-sdk-intel"
-DEVICES = ("NPU", "GPU", "CPU")
+DEVICES = tuple(places.OPENVINO)
 PERFORMANCE = ("latency", "throughput", "cumulative_throughput")
-NODES: Mapping[str, tuple[str, ...]] = {"NPU": ("dev/accel/accel*",), "GPU": ("dev/dri/renderD*",), "CPU": ()}
 OPENCL = "libOpenCL.so.1"
 
 _DRIVERS: Mapping[str, str] = {
@@ -87,9 +86,10 @@ class NpuOpenvino:
     def _driven(self, found: Probe) -> Probe:
         if self._device == "CPU":
             return replace(found, device="cpu")
-        nodes = devices.nodes(NODES[self._device], self._root)
+        wanted = places.OPENVINO[self._device]
+        nodes = devices.nodes(wanted, self._root)
         if not nodes:
-            told = f"no Intel {self._device}: there is no /{NODES[self._device][0]}"
+            told = f"no Intel {self._device}: there is no /{wanted[0]}"
             return replace(found, available=False, reason=told, fix=_DRIVERS[self._device])
         if self._device == "GPU":
             try:
@@ -101,7 +101,7 @@ class NpuOpenvino:
     def open(self, module: ModuleType, how: Opening = DEFAULT) -> Mapping[str, Any]:
         """Return the options of CompiledModel. Raises ValueError where this ai-edge-litert is too old to have them."""
         if not hasattr(module, "IntelOpenVinoOptions"):
-            msg = f"{self.name}: this ai-edge-litert has no IntelOpenVinoOptions: {litertwheel.INSTALL}"
+            msg = f"this ai-edge-litert has no IntelOpenVinoOptions: {litertwheel.INSTALL}"
             raise ValueError(msg)
         kind = module.IntelOpenVinoOptions
         options = kind(

@@ -16,7 +16,7 @@ _SLICED = Rule(ranks=frozenset({3, 4}), note="no ellipsis, new axis or shrink ax
 _REDUCED = Rule(constant=(1,))
 _GPU_ACTIVATED = Rule(activations=_FUSED)
 GPU = Table(
-    "gpu",
+    "gpu_tflite",
     "TFLite GPU delegate",
     f"{_TENSORFLOW}/tools/versioning/gpu_compatibility.cc",
     "2026, and its default options",
@@ -100,7 +100,7 @@ _SIGNED = frozenset({"int8", "int16"})
 _ETHOS_WEIGHTS = Rule(_NARROW, constant=(2,), note="8-bit weights; limits of stride, kernel and weight sum")
 _ETHOS_PADDED = Rule(_NARROW, constant=(1,))
 ETHOS_U = Table(
-    "ethos-u",
+    "ethos_u",
     "Arm Ethos-U55 and U65 (Vela)",
     "https://pypi.org/project/ethos-u-vela/5.2.0/",
     "Vela 5.2.0, supported-ops report",

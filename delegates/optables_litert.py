@@ -10,8 +10,8 @@ _XNNPACK = "https://github.com/tensorflow/tensorflow/blob/v2.14.0/tensorflow/lit
 
 # The accelerators that are reached through CompiledModel. The table names ops only, no dtypes.
 GPU = Table(
-    "litert-gpu",
-    "LiteRT GPU accelerator",
+    "gpu",
+    "LiteRT GPU accelerator (WebGPU)",
     _LITERT,
     _LITERT_EDITION,
     rules("""
@@ -51,7 +51,7 @@ NEURON = Table(
     SQUARED_DIFFERENCE STRIDED_SLICE SUB SUM TANH TRANSPOSE TRANSPOSE_CONV"""),
 )
 OPENVINO = Table(
-    "openvino",
+    "npu_openvino",
     "Intel NPU (LiteRT OpenVINO compiler plugin)",
     _LITERT,
     _LITERT_EDITION,
@@ -74,7 +74,7 @@ _PARAMETERS = Rule(_FLOAT, constant=(1, 2, 3))
 # tflite-runtime's wheels are built without XNNPACK's quantized kernels, the default that this document states.
 XNNPACK_TFLITE = Table(
     "xnnpack",
-    "XNNPACK in tflite-runtime 2.14",
+    "XNNPACK, the CPU delegate in tflite-runtime 2.14",
     _XNNPACK,
     "2.14, floating-point operators",
     rules(
@@ -106,7 +106,7 @@ XNNPACK_TFLITE = Table(
 _BOTH = Rule(_FLOAT | EIGHT_BIT)
 XNNPACK_LITERT = Table(
     "xnnpack",
-    "XNNPACK in ai-edge-litert",
+    "XNNPACK, the CPU delegate in ai-edge-litert",
     _LITERT,
     _LITERT_EDITION,
     {

@@ -28,10 +28,10 @@ class Measured:
     """One candidate and what was found. label, runtime, delegate, threads, options (JSON): which. reason: why it lost.
 
     mapping, nodes_taken, nodes_total: see EngineInfo. worst: the largest error as a share of its tolerance (above 1 is
-    refused), worst_what: of which sample and output. p50_us, p99_us: one inference as it would be served, after
-    warm-up, over `samples` of them. open_ms: load and compilation; first_ms: the first inference. rss_bytes: of the
-    process that serves. crashed: code of the candidate ended its process; hung: it
-    was not done in time. kept: found on disk, not measured now.
+    refused), worst_what: of which sample and output. checked: how many golden samples were run, all where there was
+    time. p50_us, p99_us: one inference as it would be served, after warm-up, over `samples` of them. open_ms: load and
+    compilation; first_ms: the first inference. rss_bytes: of the process that serves. crashed: code of the candidate
+    ended its process; hung: it was not done in time. kept: found on disk, not measured now.
     """
 
     label: str
@@ -46,6 +46,7 @@ class Measured:
     nodes_total: int | None = None
     worst: float | None = None
     worst_what: str = ""
+    checked: int = 0
     p50_us: float | None = None
     p99_us: float | None = None
     samples: int = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from delegates import devices, optables_devices, optables_litert
+from delegates import devices, optables_devices, optables_litert, places
 from delegates.base import Probe
 from delegates.external import CACHE, UNMEASURED, LibraryDelegate, path_or_name, refuse, texts
 from delegates.oprules import Table
@@ -24,8 +24,8 @@ class Row:
     """One vendor's delegate. source: the document that tells its library and options.
 
     libraries: file names, the likeliest first. keys: the options that the document has; defaults: of them, those that
-    are told where the configuration says nothing. devices: below `/`, any of them serves; none: it is not looked for.
-    install: how to get the library. table: its documented ops. remark: what else a person should know.
+    are told where the configuration says nothing. install: how to get the library. table: its documented ops.
+    remark: what else a person should know. Where its device shows is told by `places`.
     """
 
     name: str
@@ -35,7 +35,6 @@ class Row:
     table: Table = field(repr=False)
     keys: tuple[str, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
     install: str = ""
     remark: str = ""
 
@@ -62,12 +61,13 @@ class Vendor(LibraryDelegate):
 
     def look(self, library: SharedLibrary, found: Probe) -> Probe:  # noqa: ARG002  # only the device is missing
         """Look for the device's node."""
-        if not self._row.devices:
+        patterns = places.of(self._row.name).nodes
+        if not patterns:
             return found
-        nodes = devices.nodes(self._row.devices, self._root)
+        nodes = devices.nodes(patterns, self._root)
         if nodes:
             return devices.opened(found, nodes, self._root)
-        wanted = " or ".join(f"/{pattern}" for pattern in self._row.devices)
+        wanted = " or ".join(f"/{pattern}" for pattern in patterns)
         other = f"{{external: {{library: {found.library}}}}}"
         fix = f"load the vendor's kernel driver; {other} does not look for the node"
         return replace(found, available=False, reason=f"there is no {wanted}", fix=fix)
@@ -83,7 +83,6 @@ VX = Row(
         "allowed_cache_mode", "cache_file_path", "device_id", "allowed_multi_device_mode", "model_location",
         "allowed_builtin_code", "error_during_init", "error_during_prepare", "error_during_invoke",
     ),
-    devices=("dev/galcore",),
     install="install tensorflow-lite-vx-delegate from the board's image (Yocto: meta-imx)",
     remark=f"keeps one compiled partition for a whole model, so its cache is off unless cache_file_path has {CACHE}",
 )  # fmt: skip
@@ -94,7 +93,6 @@ NEUTRON = Row(
     ("libneutron_delegate.so", "liblitert_neutron_delegate.so"),
     "https://github.com/nxp-imx/tflite-neutron-delegate, neutron_delegate_adaptor.cc",
     optables_devices.NEUTRON,
-    devices=("dev/neutron*",),
     install="install tensorflow-lite-neutron-delegate from the board's image (Yocto: meta-imx)",
     remark="its adaptor reads no options; its models are converted beforehand",
 )
@@ -106,7 +104,6 @@ ETHOS_U = Row(
     "https://github.com/nxp-imx/tflite-ethosu-delegate-imx, external_delegate_adaptor.cc",
     optables_devices.ETHOS_U,
     keys=("device_name", "timeout", "enable_cycle_counter", "pmu_event0", "pmu_event1", "pmu_event2", "pmu_event3"),
-    devices=("dev/ethosu*",),
     install="install tensorflow-lite-ethosu-delegate from the board's image (Yocto: meta-imx)",
     remark="timeout is in nanoseconds, 60 s by default; its models are compiled beforehand, with Vela",
 )
@@ -123,7 +120,6 @@ QNN = Row(
     ),
     # It heeds the directory only together with a token, which names the model: the directory is of one model here.
     defaults={"backend_type": "htp", "cache_dir": CACHE, "model_token": "edged"},
-    devices=("dev/fastrpc-*dsp*", "dev/adsprpc-smd*", "dev/kgsl-3d0"),
     install="install the Qualcomm AI Runtime (QAIRT) for the board",
     remark="modes and levels are numbers, and a word can end the process; the document has more options than these",
 )  # fmt: skip
@@ -153,7 +149,6 @@ NEURON = Row(
     ("libneuron_stable_delegate.so",),
     "https://mediatek.gitlab.io/genio/doc/iot-aihub/master/ai_hub/supported_os/yocto/litert.html",
     optables_litert.NEURON,
-    devices=("dev/apusys*",),
     install="install the NeuroPilot packages of the board's image",
     remark="the library of its Linux images has the interface of stable delegates, which Python runtimes cannot use; "
     "the name of its device's node is not verified",
@@ -165,7 +160,6 @@ GPU_TFLITE = Row(
     ("libtensorflowlite_gpu_delegate.so",),
     "https://github.com/tensorflow/tensorflow/tree/master/tensorflow/lite/delegates/gpu",
     optables_devices.GPU,
-    devices=("dev/dri/renderD*", "dev/mali*", "dev/kgsl-3d0"),
     install="build tensorflow/lite/delegates/gpu:libtensorflowlite_gpu_delegate.so with bazel for this machine",
     remark="the names of its options differ from build to build, and so does whether it has the entry point: "
     "they go below `options`",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from delegates import registry
 from edged import bundle
 from edged.admission import Admission, Bounds, Sweeper
 from edged.affinity import ThreadPolicy
@@ -46,16 +45,21 @@ def read_bundles(config: Config) -> dict[str, Bundle]:
     return bundles
 
 
+def refuse_stateful(config: Config, bundles: Mapping[str, Bundle]) -> None:
+    """Raise ConfigError for a model that keeps state from one inference to the next."""
+    for model in config.models:
+        if bundles[model.name].manifest.stateful:
+            # One interpreter for all would mix what its callers said before.
+            raise ConfigError(f"models.{model.name}", "stateful models are not supported yet", str(model.bundle))
+
+
 def assemble(
     config: Config, router: Router, sweeper: Sweeper, publish: Publish, on_state: Callable[[Worker], None]
 ) -> Parts:
     """Make the workers and streams of `config`. Raises an EdgedError for what can be told before anything runs."""
     bundles = read_bundles(config)
+    refuse_stateful(config, bundles)
     selector = Selector(config.state_dir, config.selection.candidate_s, config.selection.total_s)
-    for model in config.models:
-        if bundles[model.name].manifest.stateful:
-            # One interpreter for all would mix what its callers said before.
-            raise ConfigError(f"models.{model.name}", "stateful models are not supported yet", str(model.bundle))
     workers = {}
     for model in config.models:
         engine = _opener(model, bundles[model.name], selector)
@@ -81,8 +85,7 @@ def _streams(config: Config, bundles: Mapping[str, Bundle], router: Router, publ
 
 
 def _opener(model: ModelConfig, loaded: Bundle, selector: Selector) -> Opener:
-    """Return what the worker calls on its own thread; what it needs is checked here, what it costs is paid there."""
-    check_delegates(model)
+    """Return what the worker calls on its own thread."""
     wish = Wish(model.wanted, [one.name for one in runtimes(model)], model.threads, policy(model))
 
     def open_engine(nudge: Callable[[], None], note: Callable[[str], None]) -> Engine:
@@ -106,13 +109,3 @@ def runtimes(model: ModelConfig) -> tuple[Runtime, ...]:
     if model.runtime == "auto":
         return tflite_runtime.installed()
     return (tflite_runtime.by_name(model.runtime),)
-
-
-def check_delegates(model: ModelConfig) -> None:
-    """Raise ConfigError for a delegate whose name or options are not known; no library is looked for."""
-    where = f"models.{model.name}.delegates"
-    for name, options in model.wanted or ():
-        try:
-            registry.create(name, options)
-        except (KeyError, ValueError) as exc:
-            raise ConfigError(where, str(exc.args[0])) from exc

@@ -49,31 +49,10 @@ from edged.manifest import (
 )
 
 __all__ = [
-    "FORMAT",
-    "GOLDEN",
-    "KNOWN_FILES",
-    "LABELS",
-    "MANIFEST",
-    "MODEL",
-    "MODEL_CPU",
-    "REPORT",
-    "REPORT_JSON",
-    "Bundle",
-    "Calibration",
-    "Converter",
-    "FileEntry",
-    "Golden",
-    "ImagePreprocess",
-    "InputRange",
-    "Manifest",
-    "Postprocess",
-    "Quality",
-    "Requirements",
-    "Signature",
-    "TensorSpec",
-    "read",
-    "write",
-]
+    "FORMAT", "GOLDEN", "KNOWN_FILES", "LABELS", "MANIFEST", "MODEL", "MODEL_CPU", "REPORT", "REPORT_JSON", "Bundle",
+    "Calibration", "Converter", "FileEntry", "Golden", "ImagePreprocess", "InputRange", "Manifest", "Postprocess",
+    "Quality", "Requirements", "Signature", "TensorSpec", "read", "write",
+]  # fmt: skip
 
 MAX_MANIFEST = 1 << 20
 # What a damaged or hostile file can make the standard library raise (tarfile raises more than TarError).

@@ -28,6 +28,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from edged import wholefile
 from edged.shown import plain
 
 log = logging.getLogger(__name__)
@@ -75,15 +76,25 @@ class CompileCache:
             return self._sealed(path.parent, key)
         return False
 
-    def discard(self, path: Path, why: str) -> None:
-        """Throw away what `path` (from `prepared`) holds: the engine did not open with it, or gave wrong answers."""
+    def discard(self, path: Path, why: str) -> bool:
+        """Throw away what `path` (from `prepared`) holds: the engine crashed with it, or gave wrong answers.
+
+        Returns False where it stays, because another process uses it or the disk refuses. It is let go in any case.
+        """
         with self._disk(path.parent, "the compile cache cannot be removed"):
             if _listed(path):
+                if not self._take(path.parent):
+                    raise BlockingIOError(errno.EAGAIN, "another process uses it")
                 self._throw_away(path.parent, why)
             self._let_go(path.parent)
+            return True
+        return False
 
     def release(self, path: Path) -> None:
-        """Let others have it, and `prune` remove it: the engine that used `path` is closed."""
+        """Let others have it, and `prune` remove it: the engine that used `path` is closed, or did not open.
+
+        What was not sealed is as good as gone: the next `prepared` throws it away.
+        """
         with self._guard:
             self._let_go(path.parent)
 
@@ -140,7 +151,8 @@ class CompileCache:
                 return False
             if odd := [name for name, facts in files.items() if facts is None]:
                 raise OSError(errno.EINVAL, f"{plain(odd[0])} is no regular file")
-            _written(entry / SEAL, json.dumps({"format": FORMAT, "key": dict(key), "files": files}, sort_keys=True))
+            seal = {"format": FORMAT, "key": dict(key), "files": files}
+            wholefile.write(entry / SEAL, json.dumps(seal, sort_keys=True))
         os.utime(entry / SEAL)  # when it was last used
         self._filling.discard(entry)
         if entry in self._held:
@@ -251,19 +263,6 @@ def _facts(path: Path) -> list[Any] | None:
 
 def _opened(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_RDONLY | _PLAIN), "rb")
-
-
-def _written(path: Path, text: str) -> None:
-    """Write a file that appears whole or not at all."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _own_folder(path: Path) -> None:

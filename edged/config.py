@@ -16,7 +16,15 @@ from typing import Annotated, Any, Literal
 from edged import filters, topics, yamlload
 from edged.checks import above, at_least, at_most, byte_size, hint, not_empty
 from edged.config_broker import BrokerConfig
-from edged.config_models import DAY_S, MAX_BYTES, FailoverConfig, ModelConfig, QueueConfig, SelectionConfig
+from edged.config_models import (
+    DAY_S,
+    MAX_BYTES,
+    FailoverConfig,
+    ModelConfig,
+    QueueConfig,
+    SelectionConfig,
+    with_library_below,
+)  # fmt: skip
 from edged.config_streams import LevelName, Millis, StreamConfig, WindowConfig
 from edged.errors import ConfigError
 from edged.schema import Problem
@@ -174,9 +182,8 @@ def _resolved(value: Any, base: Path) -> Any:
         return base / value
     if isinstance(value, tuple):
         return tuple(_resolved(item, base) for item in value)
-    if isinstance(value, Mapping):  # of a delegate; a library's bare name is left to the system's search path
-        paths = {k: str(base / v) for k, v in value.items() if k == "library" and isinstance(v, str) and "/" in v}
-        return {**{k: _resolved(v, base) for k, v in value.items()}, **paths}
+    if isinstance(value, Mapping):  # delegates by name, each with its options
+        return {name: with_library_below(base, given) for name, given in value.items()}
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     return dataclasses.replace(

@@ -3,12 +3,14 @@ accelerator fails."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from edged.checks import above, at_least, at_most, byte_size, not_empty, unique
+from delegates import registry
+from edged.checks import above, at_least, at_most, byte_size, not_empty, show, unique
 from edged.config_streams import LevelName, Millis
 from edged.schema import Problem
 
@@ -26,7 +28,13 @@ class FailoverConfig:
     hang_factor: Annotated[float, above(1), at_most(1_000_000)] = field(
         default=20.0, metadata={"help": "An inference hangs after this many times the delegate's P99."}
     )
-    hang_floor_ms: Millis = field(default=250, metadata={"help": "But never before these milliseconds."})
+    hang_floor_ms: Millis = field(
+        default=250,
+        metadata={
+            "help": "But never before these milliseconds; the first one of its process, which may compile, is given a "
+            "second or more."
+        },
+    )
     recheck_s: Annotated[float, at_least(0), at_most(DAY_S)] = field(
         default=60.0, metadata={"help": "Seconds between two golden samples that it must reproduce; 0 for none."}
     )
@@ -54,7 +62,7 @@ class SelectionConfig:
         default=120.0, metadata={"help": "Seconds for one candidate, its compilation included."}
     )
     total_s: Annotated[float, at_least(1), at_most(DAY_S)] = field(
-        default=600.0, metadata={"help": "Seconds for all candidates of one model."}
+        default=600.0, metadata={"help": "Seconds for all candidates of one model; the CPU has time of its own."}
     )
 
 
@@ -124,8 +132,41 @@ class ModelConfig:
 
     def problems(self) -> Iterator[Problem]:
         """Yield what does not go together."""
-        if self.wanted == ():
-            yield Problem("delegates", "names no delegate")
+        yield from self._delegate_problems()
         if self.cpus and self.threads != "auto" and self.threads > len(self.cpus):
             what = f"{self.threads} threads on {len(self.cpus)} CPU"
             yield Problem("threads", f"{what}: never pin a multi-thread pool on fewer CPUs than threads")
+
+    def _delegate_problems(self) -> Iterator[Problem]:
+        """Yield unknown delegates and options; no library is looked for."""
+        if self.wanted == ():
+            yield Problem("delegates", "names no delegate")
+        for place, (name, options) in enumerate(self.wanted or ()):
+            where = f"delegates[{place}]" if isinstance(self.delegates, tuple) else f"delegates.{name}"
+            if wrong := next(_not_kept(options, name), None):
+                yield Problem(where, wrong)
+                continue
+            try:
+                registry.create(name, with_library_below(Path("/"), options))
+            except (KeyError, ValueError) as exc:
+                yield Problem(where, str(exc.args[0]))
+
+
+def _not_kept(options: object, where: str) -> Iterator[str]:
+    """Yield what of a delegate's options JSON cannot hold, in which they are kept and told."""
+    if isinstance(options, float) and not math.isfinite(options):
+        yield f"{where} must be a finite number, got {show(options)}"
+    elif isinstance(options, Mapping):
+        for key, value in options.items():
+            yield from _not_kept(value, f"{where}: option {key!r}")
+    elif isinstance(options, list | tuple):
+        for value in options:
+            yield from _not_kept(value, where)
+
+
+def with_library_below(base: Path, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a delegate's options with the path of its library absolute; a bare name is the system's to find."""
+    library = options.get("library")
+    if isinstance(library, str) and "/" in library:
+        return {**options, "library": str(base / library)}
+    return options

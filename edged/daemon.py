@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TICK_S = 0.5
-STOP_S = 2.0
+STOP_S = 2.0  # for a worker to end, beside what its engine may take to close
 # The sections of the configuration that SIGHUP applies to the running daemon.
 LIVE = ("metrics", "log_level", "drain_timeout_s")
 
@@ -83,6 +83,7 @@ class Daemon:
         self._published: tuple[object, ...] = ()
         self._status_due = True
         self._stopping = self._reloading = self._announced = False
+        self._asked_for = self._said_to_manager = ""
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def request_stop(self) -> None:
@@ -126,22 +127,29 @@ class Daemon:
                 next_metrics = now_ns() + interval_ns
                 self._publish_json("metrics", self._report.metrics(), qos=0, retain=False)
             self._publish_status(state, reason, always=due)
-        notifier.stopping()
+        notifier.stopping(DeviceState.DRAINING.value)
 
     def _tell_service_manager(self, notifier: sdnotify.Notifier, state: DeviceState, reason: str) -> None:
+        if state is DeviceState.STARTING and reason not in ("", self._asked_for):
+            self._asked_for = reason
+            notifier.extend(self._config.selection.total_s + self._config.selection.candidate_s)
+        text = f"{state.value} {reason}".rstrip()
         if not self._announced and state is not DeviceState.STARTING:
-            self._announced = notifier.ready(f"{state.value} {reason}") or not notifier.enabled
+            self._announced = notifier.ready(text) or not notifier.enabled
+            self._said_to_manager = text
             if self._announced:
                 return_memory()
+        elif text != self._said_to_manager and notifier.status(text):
+            self._said_to_manager = text
         # A hung invoke is what a watchdog is for: silence lets the service manager restart the daemon.
         if notifier.watchdog_s is not None and state is not DeviceState.STUCK:
             notifier.watchdog()
 
     def _start_keep_warm(self) -> None:
-        """Start the thread for idle models once one is ready that wants it."""
+        """Start the thread for idle models once one is ready that wants it, or whose process must be looked at."""
         idle_ms = {model.name: model.keep_warm_ms for model in self._config.models}
-        ready = [(n, worker) for n, worker in self._parts.workers.items() if worker.state is ModelState.READY]
-        wanted = (idle_ms[n] or (w.self_checked is not None and w.self_checked.recheck_s) for n, w in ready)
+        ready = [(name, worker) for name, worker in self._parts.workers.items() if worker.state is ModelState.READY]
+        wanted = (idle_ms[name] or worker.self_checked is not None for name, worker in ready)
         if self._keep_warm is None and any(wanted):
             from edged.keepwarm import KeepWarm  # noqa: PLC0415  # most daemons need no such thread
 
@@ -161,12 +169,19 @@ class Daemon:
             time.sleep(0.005)
         for worker in workers:
             self._abandon(worker)
-        # One that is still being opened, in native code, owes nobody an answer.
-        ended = [worker.stop(STOP_S) or worker.state is ModelState.STARTING for worker in workers]
+        ended = self._ended()
         self._sweeper.stop()
         self._publish_status(DeviceState.STOPPED, "", always=True)
         self._transport.stop(STOP_S)
-        return all(ended)
+        return ended
+
+    def _ended(self) -> bool:
+        """End the workers, all at once; returns whether they ended. One that is still being opened owes no answer."""
+        started_ns, ended = now_ns(), True
+        for worker in self._parts.workers.values():
+            left_s = STOP_S + worker.closing_s - (now_ns() - started_ns) / NS_PER_S
+            ended &= worker.stop(max(0.0, left_s)) or worker.state is ModelState.STARTING
+        return ended
 
     def _abandon(self, worker: Worker) -> None:
         error = RequestError(Code.UNAVAILABLE, "the device shut down before this request's turn")

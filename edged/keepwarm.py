@@ -1,7 +1,8 @@
 """Inferences for nothing: one thread that nudges idle models, so that a rare request does not pay for cold caches.
 
 A model is nudged when its last inference is `keep_warm_ms` ago and nothing waits for it, and one whose engine checks
-itself every `recheck_s`, also under load. The inference runs on the model's own thread, between two requests.
+itself every `recheck_s`, also under load, and within a second of the end of its process. The inference runs on the
+model's own thread, between two requests.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class KeepWarm:
         worker, keep_warm_ns = item
         if worker.state is not ModelState.READY:
             return LONGEST_NS
-        left_ns = _left_ns(worker, keep_warm_ns)
+        engine = worker.self_checked
+        left_ns = 0 if engine is not None and engine.ended() else _left_ns(worker, keep_warm_ns)
         if left_ns > 0:
             return min(left_ns, LONGEST_NS)
         worker.admission.nudge()

@@ -18,6 +18,7 @@ import edged
 from edged.clock import NS_PER_MS, NS_PER_S, now_ns, wall_s
 from edged.contract import METRICS_FORMAT, DeviceState
 from edged.figures import Snapshot
+from edged.memory import resident
 from edged.worker import ModelState, Worker
 
 Stats = Callable[[], Mapping[str, object]]
@@ -108,7 +109,8 @@ class Report:
 
     def _children(self) -> list[int]:
         engines = [worker.self_checked for worker in self._workers.values()]
-        return [engine.pid for engine in engines if engine is not None and engine.pid is not None]
+        pids = (engine.pid for engine in engines if engine is not None)
+        return [pid for pid in pids if pid is not None]
 
     def _model_status(self, name: str, worker: Worker) -> dict[str, object]:
         bundle, info, done_ns = worker.plan.bundle, worker.info, worker.last_done_ns
@@ -122,7 +124,9 @@ class Report:
             "queue_depth": worker.admission.requests,
         }
         if info is not None:
-            facts |= dataclasses.asdict(info)
+            # The thread that infers is another one where the engine is a process of its own.
+            facts |= {**dataclasses.asdict(info), "scheduling": info.scheduling or worker.scheduling}
+            facts["worker_scheduling"] = worker.scheduling
             facts["pid"] = worker.self_checked.pid if worker.self_checked is not None else None
             facts["warmup_us"] = worker.warmup_us
         return facts
@@ -163,7 +167,7 @@ def process_facts(children: Sequence[int] = ()) -> dict[str, object]:
     """
     times = os.times()
     cpu_s = times.user + times.system + times.children_user + times.children_system
-    own, living = _rss_bytes("self"), {str(pid): facts for pid in children if (facts := _child(pid)) is not None}
+    own, living = resident("self"), {str(pid): facts for pid in children if (facts := _child(pid)) is not None}
     rss = None if own is None else own + sum(found["rss_bytes"] for found in living.values())
     cpu_s += sum(found["cpu_s"] for found in living.values())
     return {"rss_bytes": rss, "cpu_s": round(cpu_s, 3), "children": living}
@@ -181,11 +185,4 @@ def _child(pid: int) -> _Child | None:
     except OSError:
         return None
     ticks = int(fields[11]) + int(fields[12])
-    return {"rss_bytes": _rss_bytes(str(pid)) or 0, "cpu_s": round(ticks / os.sysconf("SC_CLK_TCK"), 3)}
-
-
-def _rss_bytes(process: str) -> int | None:
-    try:
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux, or gone
-        return None
+    return {"rss_bytes": resident(pid) or 0, "cpu_s": round(ticks / os.sysconf("SC_CLK_TCK"), 3)}

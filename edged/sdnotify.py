@@ -44,6 +44,14 @@ class Notifier:
         """Say that the end has begun."""
         return self._send("STOPPING=1", *_status(status))
 
+    def status(self, text: str) -> bool:
+        """Say what goes on, for a person; it stands until the next text."""
+        return self._send(*_status(text))
+
+    def extend(self, seconds: float) -> bool:
+        """Say that what goes on now (the start, say) may take so long from now, whatever the unit allows."""
+        return self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * _US_PER_S)}")
+
     def watchdog(self) -> bool:
         """Say that all is alive."""
         return self._send("WATCHDOG=1")

@@ -25,7 +25,7 @@ from edged.affinity import ThreadPolicy
 from edged.bundle import Bundle
 from edged.clock import now_ns
 from edged.engines import golden
-from edged.engines.base import Engine, EngineInfo
+from edged.engines.base import PROBED, Engine, EngineInfo
 from edged.errors import Code, EdgedError, RequestError
 from edged.figures import ModelFigures
 from edged.meta import Meta, OutputMeta, format_meta
@@ -50,7 +50,8 @@ class SelfChecked(Protocol):
     """An engine that checked its golden samples when it was made, and that ends a hang by itself.
 
     limit_ns: an inference that takes longer is ended, 0 when nothing is. pid: of the process that serves, None for this
-    one. recheck_s: seconds after which `idle` wants to be called, 0 for never.
+    one. recheck_s: seconds after which `idle` wants to be called, 0 for never. closing_s: how long `close` may take.
+    ended: whether that process ended, or something else came up that `idle` looks after. Any thread may ask all of it.
     """
 
     @property
@@ -59,6 +60,9 @@ class SelfChecked(Protocol):
     def pid(self) -> int | None: ...  # noqa: D102
     @property
     def recheck_s(self) -> float: ...  # noqa: D102
+    @property
+    def closing_s(self) -> float: ...  # noqa: D102
+    def ended(self) -> bool: ...  # noqa: D102
 
 
 # Called with `nudge`, which any thread may call to have `idle` run soon, and with `note`, which tells what the opening
@@ -97,6 +101,11 @@ class Worker:
         self._signature = plan.bundle.signature
         self._meta = ""
         self._thread = threading.Thread(target=self._run, name=f"edged-{plan.name}"[:15], daemon=True)
+
+    @property
+    def closing_s(self) -> float:
+        """How long its engine may take to close, after the inference at hand; 0 for one in this process."""
+        return 0.0 if self.self_checked is None else self.self_checked.closing_s
 
     def start(self) -> None:
         """Start the thread; returns at once."""
@@ -162,9 +171,10 @@ class Worker:
         """Another one serves now, or there is news of the one that does not."""
         self._know(engine)
         if engine.info.degraded:
-            log.warning("model %s: %s", self.plan.name, engine.info.degraded)
+            level = logging.DEBUG if engine.info.degraded.endswith(PROBED) else logging.WARNING
+            log.log(level, "model %s: %s", self.plan.name, engine.info.degraded)
         else:
-            log.info("model %s: %s serves again", self.plan.name, engine.info.delegate)
+            log.info("model %s: %s serves", self.plan.name, engine.info.delegate)
         self._on_state(self)
 
     def _fixed_meta(self, engine: Engine) -> str:
@@ -185,7 +195,8 @@ class Worker:
             log.error("model %s: failed: %s", self.plan.name, self.reason)
         elif self.info is not None:
             about = f"version {self.plan.bundle.manifest.version} on {self.info.runtime}, {self.info.delegate}"
-            log.info("model %s: %s (%s, %s)", self.plan.name, self.state.value, about, self.scheduling)
+            scheduling = self.info.scheduling or self.scheduling
+            log.info("model %s: %s (%s, %s)", self.plan.name, self.state.value, about, scheduling)
             if self.info.degraded and self.state is ModelState.READY:
                 log.warning("model %s: %s", self.plan.name, self.info.degraded)
 

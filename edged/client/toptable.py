@@ -9,6 +9,7 @@ from typing import Any
 
 from edged.client.fleet import Device, Fleet, FleetLatency, last_interval, since_start
 from edged.client.metrics import Figures, ModelMetrics, Percentiles
+from edged.client.modelstate import note_of, state_of
 from edged.client.untrusted import text
 from edged.clock import NS_PER_S
 from edged.latency import FEW
@@ -24,13 +25,19 @@ FEW_NOTE = f"{FEW_MARK} fewer than {FEW} samples"
 
 @dataclass(frozen=True)
 class Row:
-    """One line: a model of a device, a stage of a model, or a device without models."""
+    """One line: a model of a device, a stage of a model, or a device without models. first: of its device."""
 
     device: Device
     now: int
     name: str = ""
     model: ModelMetrics | None = None
     stage: str = ""
+    first: bool = True
+
+    @property
+    def note(self) -> str:
+        """What stands below the line, "" for nothing."""
+        return "" if self.stage else note_of(self.device, self.name, first=self.first)
 
     @property
     def figures(self) -> tuple[Figures, Figures]:
@@ -87,8 +94,7 @@ def _marked(found: Percentiles, name: str) -> str:
 
 
 def _state(row: Row) -> str:
-    model = _name(row.told("state"))
-    state = row.device.state if model in ("", row.device.state) else f"{row.device.state}/{model}"
+    state = _name(state_of(row.device, row.name))
     return f"{state} (stale)" if row.device.stale(row.now) else state
 
 
@@ -135,22 +141,22 @@ COLUMNS = (
     Column("DEVICE", 0, lambda row: _name(row.device.name), left=True),
     Column("STATE", 0, _state, left=True),
     Column("MODEL", 0, lambda row: _name(row.name) or "-", left=True),
-    Column("VER", 5, _version),
-    Column("DELEGATE", 4, _of_model("delegate"), left=True),
-    Column("RUNTIME", 9, _of_model("runtime"), left=True),
-    Column("REQ/S", 2, _rate),
-    Column("P50ms", 1, _percentile(0, "p50"), stages=True),
-    Column("P90ms", 3, _percentile(0, "p90"), stages=True),
+    Column("VER", 6, _version),
+    Column("DELEGATE", 1, _of_model("delegate"), left=True),
+    Column("RUNTIME", 10, _of_model("runtime"), left=True),
+    Column("REQ/S", 3, _rate),
+    Column("P50ms", 2, _percentile(0, "p50"), stages=True),
+    Column("P90ms", 4, _percentile(0, "p90"), stages=True),
     Column("P99ms", 0, _percentile(0, "p99"), stages=True),
-    Column("MAXms", 3, _percentile(0, "max"), stages=True),
-    Column("P50all", 7, _percentile(1, "p50"), stages=True),
-    Column("P90all", 8, _percentile(1, "p90"), stages=True),
-    Column("P99all", 6, _percentile(1, "p99"), stages=True),
-    Column("MAXall", 8, _percentile(1, "max"), stages=True),
-    Column("ERRall", 2, _errors),
-    Column("QUEUE", 4, _queue),
-    Column("RSS", 5, _rss),
-    Column("SEEN", 2, _seen),
+    Column("MAXms", 4, _percentile(0, "max"), stages=True),
+    Column("P50all", 8, _percentile(1, "p50"), stages=True),
+    Column("P90all", 9, _percentile(1, "p90"), stages=True),
+    Column("P99all", 7, _percentile(1, "p99"), stages=True),
+    Column("MAXall", 9, _percentile(1, "max"), stages=True),
+    Column("ERRall", 3, _errors),
+    Column("QUEUE", 5, _queue),
+    Column("RSS", 6, _rss),
+    Column("SEEN", 3, _seen),
 )
 
 
@@ -163,7 +169,7 @@ def rows(devices: Iterable[Device], now: int, *, stages: bool) -> Iterator[Row]:
         if not names:
             yield Row(device, now)
         for name in names:
-            yield Row(device, now, name, models.get(name))
+            yield Row(device, now, name, models.get(name), first=name == names[0])
             if stages and name in models:
                 yield from (Row(device, now, name, models[name], stage) for stage in STAGES)
 
@@ -178,13 +184,17 @@ def _cells(columns: Sequence[Column], row: Row) -> list[str]:
 
 
 def table(found: Sequence[Row], width: int | None) -> list[str]:
-    """Header and rows. width: characters; columns are left out, names are cut, numbers never. None: all."""
+    """Header and rows, what is wrong below a row. width: characters; columns are left out, names cut, numbers never.
+    None: all."""
     grid = [_cells(COLUMNS, row) for row in found]
     titles = [column.title for column in COLUMNS]
     sizes = {title: max(len(cells[i]) for cells in (titles, *grid)) for i, title in enumerate(titles)}
     columns = list(COLUMNS) if width is None else _fitted(sizes, width)
     kept = [COLUMNS.index(column) for column in columns]
-    return [_line(columns, sizes, [cells[i] for i in kept]) for cells in (titles, *grid)]
+    lines = [_line(columns, sizes, [cells[i] for i in kept]) for cells in (titles, *grid)]
+    notes = [_GAP + row.note if row.note else "" for row in found]
+    below = [note if width is None else _cut(note, width) for note in ("", *notes)]
+    return [line for pair in zip(lines, below, strict=True) for line in pair if line]
 
 
 def _fitted(sizes: dict[str, int], width: int) -> list[Column]:

@@ -10,6 +10,7 @@ from typing import Any
 from edged.commands import _delegates, _runtimes
 from edged.engines import tflite_file, tflite_nodes
 from edged.engines.tflite_file import ModelFile, Tensor
+from edged.manifest import MODEL, MODEL_CPU
 from edged.shown import clipped, listed, shape, size
 
 
@@ -23,6 +24,7 @@ def facts(model: bytes, path: Path) -> dict[str, Any]:
         "ops": _ops(file),
         "kinds": tflite_nodes.kinds(file),
         "constants": {dtype: size for dtype, (_, size) in tflite_nodes.dtypes(file).items() if size},
+        "compiled_ops": _delegates.compiled_ops(file),
         "custom_ops": list(tflite_nodes.custom_ops(file, flex=False)),
         "flex_ops": list(tflite_nodes.custom_ops(file, flex=True)),
         "stateful": tflite_nodes.stateful(file),
@@ -92,12 +94,23 @@ def more_rows(facts: dict[str, Any]) -> Iterator[list[str]]:
         yield ["constants", ", ".join(sizes)]
     if facts["flex_ops"]:
         yield ["TensorFlow's own ops", f"{listed(map(clipped, facts['flex_ops']))} (need the Flex delegate)"]
-    if facts["custom_ops"]:
-        yield ["custom ops", listed(map(clipped, facts["custom_ops"]))]
+    for made in facts["compiled_ops"]:
+        yield ["compiled for", f"{made['accelerator']}: {made['op']} is its own code, and no CPU runs it"]
+    if others := sorted({*facts["custom_ops"]} - {made["op"] for made in facts["compiled_ops"]}):
+        yield ["custom ops", listed(map(clipped, others))]
     if facts["min_runtime_version"]:
         yield ["metadata", f"names runtime {clipped(facts['min_runtime_version'])}, which is often too old"]
     yield from map(_runtimes.row, facts["runtimes"])
     yield from map(_delegates.row, facts["delegates"])
+
+
+def twin_rows(twin: dict[str, Any], compiled: dict[str, Any] | None) -> Iterator[list[str]]:
+    """Return the rows of the CPU twin. compiled: the facts of the model that it stands in for, None if unreadable."""
+    yield ["CPU twin", f"{MODEL_CPU}: the model that {MODEL} was compiled from; it answers where no accelerator does"]
+    if compiled is not None and not compiled["compiled_ops"]:
+        yield ["", f"which accelerator {MODEL} is compiled for is not told by the names of its ops"]
+    for name, told in (["operators", counts(twin["operators"])], *more_rows(twin)):
+        yield [f"twin: {name}", told]
 
 
 def counts(operators: Mapping[str, int]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from delegates.compiledops import COMPILED_OPS
 from edged import limits
 from edged.engines import op_versions, tflite_nodes, tflite_tried
 from edged.engines.tflite_file import ModelFile
@@ -25,8 +26,9 @@ def tried(path: Path) -> tuple[Tried, ...]:
 def facts(model: ModelFile, runtimes: tuple[Tried, ...]) -> Iterator[dict[str, Any]]:
     """Yield for each known runtime whether it loads the file, and how that is known.
 
-    `{"runtime", "loads", "how": "loaded" or "table", "reason", "lacks", "since"}`. A runtime that is not installed is
-    judged by its newest known release. lacks: ops; since: the oldest known release from which on none lacks any op.
+    `{"runtime", "loads", "how": "loaded" or "table", "reason", "lacks", "needs", "since"}`. A runtime that is not
+    installed is judged by its newest known release. lacks: ops; since: the oldest known release from which on none
+    lacks any op. needs: the delegates that bring all that it lacks, which are an accelerator's own ops.
     """
     custom = [*tflite_nodes.custom_ops(model, flex=True), *tflite_nodes.custom_ops(model, flex=False)]
     builtin = {name: version for name, version in model.versions.items() if name not in custom}
@@ -41,6 +43,7 @@ def facts(model: ModelFile, runtimes: tuple[Tried, ...]) -> Iterator[dict[str, A
             "how": "loaded" if one else "table",
             "reason": one.reason if one else "",
             "lacks": lacks,
+            "needs": _needs(builtin, custom, release) if lacks and not (one and one.loads is None) else [],
             "since": (op_versions.oldest(builtin, custom, name) or "").rpartition(" ")[2],
         }
 
@@ -52,8 +55,18 @@ def _lacks(builtin: dict[str, int], custom: list[str], release: str) -> list[str
         return []
 
 
+def _needs(builtin: dict[str, int], custom: list[str], release: str) -> list[str]:
+    others = [name for name in custom if name not in COMPILED_OPS]
+    if _lacks(builtin, others, release):
+        return []
+    return sorted({COMPILED_OPS[name].delegate for name in custom if name in COMPILED_OPS})
+
+
 def row(facts: dict[str, Any]) -> list[str]:
     """Return the table row of one runtime: what it did here, and what the table says of it and of older ones."""
+    if facts["needs"]:
+        by = "" if facts["how"] == "loaded" else " (by the table: it is not installed here)"
+        return ["runtime", f"{facts['runtime']} loads it only with the delegate {' and '.join(facts['needs'])}{by}"]
     if facts["how"] == "table":
         words = "has" if facts["loads"] else "lacks"
         told = f"{words} its ops by the table, and was not tried (not installed here)"

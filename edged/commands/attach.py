@@ -32,13 +32,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("compiled", type=Path, metavar="COMPILED", help="the .tflite that the vendor's compiler wrote")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="NEW", help="the new bundle (or .tar)")
     parser.add_argument(
-        "--version", type=arguments.whole, metavar="N", help="its version; that of the bundle where not given"
+        "--version", type=arguments.whole, metavar="N", help="its version; one more than the bundle's where not given"
     )
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the new bundle. Raises BadDataError when the two models do not belong together."""
+    _require_beside(args.output, args.bundle)
     loaded = bundle.read(args.bundle)
     compiled = _bytes(args.compiled)
     file = _model(compiled, args.compiled)
@@ -57,6 +58,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(str(args.output), f"cannot be written: {exc.strerror or exc}") from exc
     _tell(args, _facts(manifest, file, compiled, twin))
     return ExitCode.OK
+
+
+def _require_beside(output: Path, given: Path) -> None:
+    """Raise UsageError where the new bundle would be written into the one that it is made from."""
+    if given.resolve() in output.resolve().parents:
+        raise UsageError(str(output), f"lies in {given}, which would be no bundle any more", "name another -o")
 
 
 def _bytes(path: Path) -> bytes:
@@ -80,7 +87,7 @@ def _model(data: bytes, path: Path) -> ModelFile:
 def _manifest(loaded: Bundle, file: ModelFile, version: int | None) -> Manifest:
     known = loaded.manifest
     requirements = dataclasses.replace(known.requirements, ops=dict(file.versions))
-    return dataclasses.replace(known, requirements=requirements, version=version or known.version)
+    return dataclasses.replace(known, requirements=requirements, version=version or known.version + 1)
 
 
 def _facts(manifest: Manifest, file: ModelFile, compiled: bytes, twin: bytes) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def _check_bundle(loaded: Bundle, findings: Findings) -> None:
     where = str(loaded.path)
     findings.attempt(loaded.golden)
     try:
-        wrong = tflite_manifest.contradictions(loaded.manifest, loaded.model)
+        wrong = tflite_manifest.of_bundle(loaded)
         findings.errors += [BadDataError(where, what) for what in wrong]
     except TooLargeError as exc:
         findings.warnings.append(f"{where}: {bundle.MODEL} {exc}")
@@ -125,7 +125,6 @@ def _check_files(config: Config, findings: Findings) -> None:
 
 def _check_model(model: ModelConfig, loaded: Bundle | None, findings: Findings) -> None:
     findings.attempt(lambda: assembly.runtimes(model))
-    findings.attempt(lambda: assembly.check_delegates(model))
     here = os.cpu_count() or 1
     missing = [cpu for cpu in model.cpus if cpu >= here]
     if missing:
@@ -227,14 +226,9 @@ def _model_rows(model: dict[str, Any]) -> Iterator[list[str]]:
         yield ["", f"{what}, quantize {content['quantize']}"]
         yield from (_text.tensor_row("input", tensor) for tensor in content["inputs"])
         yield from (_text.tensor_row("output", tensor) for tensor in content["outputs"])
-    delegates = model["delegates"]
+    asked = model["delegates"]
     yield ["runtime", model["runtime"]]
-    yield [
-        "delegates",
-        delegates
-        if isinstance(delegates, str)
-        else listed(one if isinstance(one, str) else json.dumps(one) for one in delegates),
-    ]
+    yield ["delegates", asked if isinstance(asked, str) else listed(map(_asked, asked))]
     cpus = ", ".join(map(str, model["cpus"])) or "any"
     yield ["thread", f"{model['threads']} thread(s), cpus {cpus}, realtime {model['realtime']}"]
     queue = model["queue"]
@@ -245,6 +239,10 @@ def _model_rows(model: dict[str, Any]) -> Iterator[list[str]]:
 def _delegate(name: str, options: Mapping[str, Any]) -> str | dict[str, Any]:
     """Return it as a configuration has it."""
     return {name: dict(options)} if options else name
+
+
+def _asked(delegate: Any) -> str:
+    return delegate if isinstance(delegate, str) else json.dumps(delegate)
 
 
 def _stream_rows(stream: dict[str, Any]) -> Iterator[list[str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from delegates.select import Measured
-from edged import assembly
+from edged import assembly, probing
 from edged import config as configuration
 from edged.bundle import Bundle
 from edged.checks import hint
@@ -31,12 +31,14 @@ EPILOG = """examples:
   edged delegates -c edged.yaml --model har --remeasure
   edged delegates -c edged.yaml --json | jq '.models[].chosen'
 exit codes:
-  0 every model has something that serves it, 69 not so"""
+  0 every model has something that serves it, 69 not so; with --strict also 69 when a delegate that is asked for by
+  name cannot serve"""
 
-_HEADER = ["", "candidate", "nodes", "error", "P50 µs", "P99 µs", "open ms", "first ms", "RSS", "verdict"]
-_LEGEND = """
-* serves. nodes: how many of the model's the delegate takes (of cpu: how many XNNPACK takes). error: the largest one, as
-a share of its tolerance, against the CPU's reference answers. open: load and compilation; first: the first inference.
+_HEADER = ["", "candidate", "verdict", "nodes", "error", "P50 µs", "P99 µs", "open ms", "first ms", "RSS"]
+_LEGEND = """\
+* serves, + stands in for it when it fails. nodes: how many of the model's the delegate takes (of cpu: how many XNNPACK
+takes). error: the largest one, as a share of its tolerance, against the CPU's reference answers. open: load and
+compilation; first: the first inference.
 """
 _FEW = f"~ of fewer than {FEW} inferences.\n"
 
@@ -46,21 +48,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="configuration (YAML)")
     parser.add_argument("--model", metavar="NAME", help="this model alone")
     parser.add_argument("--remeasure", action="store_true", help="measure again what is known, and try suspects again")
+    parser.add_argument("--strict", action="store_true", help="a delegate that is named and cannot serve is a failure")
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
     parser.add_argument("-v", "--verbose", action="store_true", help="a line on standard error for each candidate")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure what is not known, and print. Raises an EdgedError for a wrong configuration or bundle."""
-    # As Ctrl-C: a candidate that is just being opened must not look as if it had ended this process.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _end_in_order()
     config = _only(configuration.load(args.config), args.model)
-    for model in config.models:
-        assembly.check_delegates(model)
     bundles = assembly.read_bundles(config)
+    assembly.refuse_stateful(config, bundles)
     facts = _facts(config, bundles, args)
     sys.stdout.write(json.dumps(facts, indent=2) + "\n" if args.json else _readable(facts))
-    return ExitCode.OK if all(model["chosen"] for model in facts["models"]) else ExitCode.UNAVAILABLE
+    good = all(model["chosen"] and not (args.strict and model["missed"]) for model in facts["models"])
+    return ExitCode.OK if good else ExitCode.UNAVAILABLE
+
+
+def _end_in_order() -> None:
+    """Let each signal end this as Ctrl-C does: what is just being opened must not look as if it had ended us."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, of the terminal that goes away
+            signal.signal(number, signal.default_int_handler)
 
 
 def _only(config: Config, name: str | None) -> Config:
@@ -97,8 +106,20 @@ def _model(
     try:
         selection = selector.choose(loaded, wish, progress.show, fresh=fresh)
     except NothingAgreesError as exc:
-        return facts | {"chosen": None, "stand_in": None, "missed": exc.what, "candidates": _rows(exc.rows)}
-    return facts | _selection(selection)
+        return facts | {
+            "chosen": None,
+            "stand_in": None,
+            "missed": exc.what,
+            "absent": [],
+            "candidates": _rows(exc.rows),
+        }
+    return facts | _selection(selection) | {"absent": _absent(selection) if model.wanted is None else []}
+
+
+def _absent(selection: Selection) -> list[str]:
+    """Return what `auto` looked for and did not find."""
+    here = {row.delegate for row in selection.rows}
+    return [name for name, options in probing.everything() if probing.told(name, options) not in here]
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
@@ -117,7 +138,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 
 def _rows(rows: Sequence[Measured]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in rows]
+    return [{**asdict(row), "options": json.loads(row.options)} for row in rows]
 
 
 def _readable(facts: Mapping[str, Any]) -> str:
@@ -135,22 +156,30 @@ def _model_parts(model: Mapping[str, Any], kept_in: str) -> Iterator[str]:
     rows = model["candidates"]
     labels = [row["label"] for row in rows]
     yield f"model {model['name']}: {model['bundle']}, version {model['version']}\n"
-    yield table([_HEADER, *(_row(row, told=labels.count(row["label"]) > 1) for row in rows)])
+    yield table([_HEADER, *([_mark(row, model), *_row(row, told=labels.count(row["label"]) > 1)] for row in rows)])
     kept = sum(row["kept"] for row in rows)
     now = len(rows) - kept
-    yield f"  {now} measured now, {kept} kept in {kept_in}\n" if kept else f"  measured now; kept in {kept_in}\n"
+    yield from (f"  {row['label']}: {row['reason']}\n" for row in rows if row["reason"])
     if model["missed"]:
-        yield f"  not as asked for: {model['missed']}\n"
-    yield "\n"
+        yield f"  NOT AS ASKED FOR: {model['chosen']['label'] if model['chosen'] else 'nothing'} serves\n"
+    if model["absent"]:
+        yield f"  not here: {', '.join(model['absent'])} (`edged doctor` says why)\n"
+    yield f"  measured now: {now}, known from before: {kept}; remembered in {kept_in}\n\n"
+
+
+def _mark(row: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    if row["verdict"] == "chosen":
+        return "*"
+    stand_in = model["stand_in"] or {}
+    return "+" if (row["label"], row["options"]) == (stand_in.get("label"), stand_in.get("options")) else ""
 
 
 def _row(row: Mapping[str, Any], *, told: bool) -> list[str]:
     """Return the cells of a candidate; told: with its options, without which it would look like another one."""
     few = "~" if row["samples"] < FEW else ""
-    verdict = f"{row['verdict']}: {row['reason']}" if row["reason"] else row["verdict"]
     return [
-        "*" if row["verdict"] == "chosen" else "",
-        f"{row['label']} {row['options']}" if told else row["label"],
+        f"{row['label']} {json.dumps(row['options'])}" if told else row["label"],
+        row["verdict"],
         _nodes(row),
         _number(row["worst"], ".2f"),
         _number(row["p50_us"], ".1f"),
@@ -158,7 +187,6 @@ def _row(row: Mapping[str, Any], *, told: bool) -> list[str]:
         _number(row["open_ms"], ".0f"),
         _number(row["first_ms"], ".1f"),
         size(row["rss_bytes"]) if row["rss_bytes"] else "-",
-        verdict,
     ]
 
 

@@ -86,20 +86,23 @@ def _model(model: ModelConfig, health: Sequence[Health], progress: Progress) -> 
 
 def _delegate(item: Wanted, found: Probe, health: Sequence[Health]) -> dict[str, Any]:
     """The facts of one delegate; it is not available either where no runtime that can bring it in works."""
-    note, runtimes = _nature(item)
+    note, runtimes = _nature(item, found)
     facts = {"delegate": item[0], "name": probing.told(*item), **asdict(found), "runtimes": runtimes, "note": note}
-    if not found.available:
-        return facts
     usable = [one for one in health if one.name in runtimes]
+    # Without a runtime that may bring it in, its library would be of no use.
+    if not found.available and (usable or not runtimes):
+        return facts
     if any(one.works for one in usable):
         return facts
     first = usable[0] if usable else None
     fix = first.fix if first else f"`runtime: auto`, or one of {', '.join(runtimes)}"
-    reason = f"it needs {' or '.join(runtimes)}, and none works"
+    reason = f"it needs {' or '.join(runtimes)}, " + ("and none works" if usable else "which `runtime:` does not allow")
     return {**facts, "available": False, "reason": reason, "fix": fix}
 
 
-def _nature(item: Wanted) -> tuple[str, list[str]]:
+def _nature(item: Wanted, found: Probe) -> tuple[str, list[str]]:
+    if not found.available and registry.foreign(item[0]):  # what ends the process that imports it must not end this one
+        return "", []
     try:
         delegate = registry.create(*item)
     except (KeyError, ValueError):  # its probe says why
@@ -112,7 +115,7 @@ def _readable(facts: Mapping[str, Any]) -> str:
     parts += ["\ndelegates\n", table(row for one in facts["delegates"] for row in _delegate_rows(one))]
     parts += [_unmeasured(facts["delegates"])]
     for model in facts["models"]:
-        verdict = "" if model["ok"] else ": nothing of this can serve it"
+        verdict = "" if model["ok"] else ": nothing of what it asks for is here"
         parts += [f"\nmodel {model['name']}{verdict}\n"]
         parts += [table(row for one in model["delegates"] for row in _delegate_rows(one))]
     parts += ["\nthis machine\n", table(_box.rows(facts["box"]))]

@@ -59,19 +59,28 @@ def _bundle(loaded: Bundle) -> tuple[dict[str, Any], Iterator[list[str]]]:
     loaded.golden()  # raises where a daemon would
     facts = {"path": str(loaded.path), "verified": True, **dataclasses.asdict(loaded.manifest)}
     facts |= {"contradictions": list(_contradictions(loaded)), "unlisted": list(loaded.unlisted)}
+    model, why = _read(loaded.model)
+    facts |= {"operators": model and model["operators"], "model": model, **({} if model else {"refused": why})}
+    told = [["operators", f"not counted: {why}"]]
+    if model is not None:
+        told = [["operators", _model.counts(model["operators"])], *_model.more_rows(model)]
+    if bundle.MODEL_CPU in loaded.files:
+        facts["cpu_model"], why = _read(loaded.cpu_model)
+        twin = facts["cpu_model"]
+        told += _model.twin_rows(twin, model) if twin else [["CPU twin", f"{bundle.MODEL_CPU}: not counted: {why}"]]
+    return facts, _bundle_rows(loaded, facts, told)
+
+
+def _read(model: bytes) -> tuple[dict[str, Any] | None, str]:
+    """Return the facts of a bundle's model, or None and why it has none: the rest of the bundle is shown then."""
     with tempfile.TemporaryDirectory(prefix="edged-inspect-") as folder:
         # The bytes that were verified: the bundle may be a .tar, or change on disk.
         path = Path(folder) / bundle.MODEL
-        path.write_bytes(loaded.model)
+        path.write_bytes(model)
         try:
-            model = _model.facts(loaded.model, path)
-        except ValueError as exc:  # the bundle is as its maker wrote it, and the rest of it is shown
-            why = f"the model {exc}{_opinions(path)}"
-            facts |= {"operators": None, "model": None, "refused": why}
-            return facts, _bundle_rows(loaded, facts, [["operators", f"not counted: {why}"]])
-    facts |= {"operators": model["operators"], "model": model}
-    told = [["operators", _model.counts(model["operators"])], *_model.more_rows(model)]
-    return facts, _bundle_rows(loaded, facts, told)
+            return _model.facts(model, path), ""
+        except ValueError as exc:  # the bundle is as its maker wrote it
+            return None, f"the model {exc}{_opinions(path)}"
 
 
 def _contradictions(loaded: Bundle) -> tuple[str, ...]:

@@ -23,13 +23,18 @@ class Progress:
     def show(self, text: str) -> None:
         """Draw the line anew, cut to the terminal's width: of what runs over, a part would stay."""
         if self._lines:
-            self._stream.write(f"{plain(text)}\n")
+            self._write(f"{plain(text)}\n")
         elif self.live:
-            self._stream.write(_CLEAR + plain(text)[: shutil.get_terminal_size().columns - 1])
-        self._stream.flush()
+            self._write(_CLEAR + plain(text)[: shutil.get_terminal_size().columns - 1])
 
     def done(self) -> None:
         """Clear the line."""
         if self.live:
-            self._stream.write(_CLEAR)
+            self._write(_CLEAR)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
             self._stream.flush()
+        except OSError:  # a full disk, a terminal that is gone: the work goes on, and nobody can be told
+            self.live = self._lines = False

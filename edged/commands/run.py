@@ -24,7 +24,10 @@ EPILOG = """examples:
   edged check -c edged.yaml && edged run -c edged.yaml
 signals:
   SIGTERM, SIGINT  answer what was admitted, publish `stopped`, exit
-  SIGHUP           read the configuration again and log what changed"""
+  SIGHUP           read the configuration again and log what changed
+exit codes:
+  0 stopped in order, 65 a bundle is bad, 69 a runtime is not installed, 70 an inference did not return, 78 the
+  configuration is wrong"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

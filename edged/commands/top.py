@@ -23,7 +23,8 @@ EPILOG = """examples:
   edged top --broker mqtt://broker.plant
   edged top --device press-07 --stages
   edged top --once --json > fleet.json
-Percentiles are of the device's last reporting interval (ms) and since its start (all)."""
+Percentiles are of the device's last reporting interval (ms) and since its start (all). A model that is not as it
+should be says so in its own row, and why in the line below; on a narrow terminal the least important columns go."""
 
 _CLEAR, _HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
@@ -89,7 +90,7 @@ def _once(args: argparse.Namespace, fleet: Fleet, broker: str) -> int:
     if not fleet.snapshot():
         named = ", ".join(args.device) or "no device"
         raise UnavailableError(broker, f"{named}: nothing heard within {args.wait:g} s")
-    sys.stdout.write(_text(args, fleet, None))
+    sys.stdout.write(_text(args, fleet))
     return ExitCode.OK
 
 
@@ -107,7 +108,7 @@ def _live(args: argparse.Namespace, fleet: Fleet, connection: _Connection) -> in
     sys.stdout.write(_HIDE_CURSOR + _CLEAR if redraw else "")
     try:
         while True:
-            sys.stdout.write(_frame(args, fleet, connection) if redraw else _text(args, fleet, None))
+            sys.stdout.write(_frame(args, fleet, connection) if redraw else _text(args, fleet))
             sys.stdout.flush()
             pause.wait(args.interval)
     except KeyboardInterrupt:
@@ -116,10 +117,11 @@ def _live(args: argparse.Namespace, fleet: Fleet, connection: _Connection) -> in
         sys.stdout.write(_SHOW_CURSOR if redraw else "")
 
 
-def _text(args: argparse.Namespace, fleet: Fleet, width: int | None) -> str:
-    """One update as plain text: a JSON line, or the table and an empty line."""
+def _text(args: argparse.Namespace, fleet: Fleet) -> str:
+    """One update as plain text: a JSON line, or the table, as wide as a terminal is, and an empty line."""
     if args.json:
         return json.dumps({"ts": wall_s(), **document(fleet, now_ns())}) + "\n"
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     return "\n".join(screen(fleet, now_ns(), stages=args.stages, width=width)) + "\n\n"
 
 

@@ -18,6 +18,11 @@ Array = npt.NDArray[Any]
 
 Taken = Literal["full", "partial", "unknown"]
 
+# How `EngineInfo.degraded` ends while the delegate that is away is tried: news that comes and goes.
+PROBED = "being probed"
+# How long `GuardedEngine.close` may take, in seconds: a library lets its device go, or its process is ended.
+CLOSING_S = 4.0
+
 
 @dataclass(frozen=True)
 class EngineInfo:
@@ -26,7 +31,8 @@ class EngineInfo:
     runtime: name and version. delegate: the name that replies carry. nodes_delegated, nodes_total: None where the
     runtime does not tell. mapping: how much of the graph the delegate took, as far as that is told.
     degraded: why something lesser than what was chosen serves, empty while all is well. failovers, returns: how often
-    it was left, and taken back.
+    it was left, and taken back. scheduling: what the thread that infers achieved of its policy, in words, where that is
+    not the thread which opened the engine.
     """
 
     runtime: str
@@ -38,10 +44,31 @@ class EngineInfo:
     degraded: str = ""
     failovers: int = 0
     returns: int = 0
+    scheduling: str = ""
 
 
 class EngineLostError(RuntimeError):
-    """The process that served is gone, or was ended because it did not answer; the engine can only be closed."""
+    """The process that served is gone, or was ended because it did not answer; the engine can only be closed.
+
+    The text follows a subject: `was killed by SIGSEGV`. code: how it ended by itself, an exit status, or -N for
+    signal N, as Popen tells it; None where it was ended by us, or does not end. hung: it did not answer, or open, in
+    time.
+    """
+
+    def __init__(self, text: str, *, code: int | None = None, hung: bool = False) -> None:
+        super().__init__(text)
+        self.code, self.hung = code, hung
+
+
+class SettledError(RuntimeError):
+    """Raised where a delegate is opened again: it was judged meanwhile, and trying once more is no use.
+
+    The text says why. rightful: what stands in is the better choice, so nothing is amiss; else the delegate is refused.
+    """
+
+    def __init__(self, text: str, *, rightful: bool) -> None:
+        super().__init__(text)
+        self.rightful = rightful
 
 
 class Engine(Protocol):
@@ -68,7 +95,11 @@ class Engine(Protocol):
 
 class GuardedEngine(Engine, Protocol):
     """An engine in a process of its own. Any one thread at a time may use it. limit_ns: an inference that takes longer
-    is a hang: the process is killed and `invoke` raises EngineLostError. pid: of that process."""
+    is a hang: the process is killed and `invoke` raises EngineLostError. pid: of that process. `close` takes CLOSING_S
+    at most."""
 
     limit_ns: int
     pid: int
+
+    def ended(self) -> bool:
+        """Whether the process ended by itself: cheap, and for any thread, also while another one uses the engine."""

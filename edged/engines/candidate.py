@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delegates import registry
 from delegates.base import Delegate
+from delegates.select import Measured
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,18 @@ class Candidate:
     def create(self) -> Delegate:
         """Construct the delegate. Raises KeyError for an unknown name, ValueError for an unknown option."""
         return registry.create(self.delegate, json.loads(self.options))
+
+    def unmeasured(self) -> Measured:
+        """Return the row of one of which nothing is known yet."""
+        return Measured(self.label, self.runtime, self.create().name, self.threads, self.options)
+
+    def row(self, found: Measured) -> Measured:
+        """Return a row with what was found, which says itself which candidate it is of."""
+        mine = self.unmeasured()
+        return replace(
+            found, label=mine.label, runtime=mine.runtime, delegate=mine.delegate, threads=mine.threads,
+            options=mine.options,
+        )  # fmt: skip
 
     @property
     def label(self) -> str:

@@ -6,8 +6,9 @@ Rules it keeps:
 - An inference that raises, hangs, kills its process or answers NaN is run again on the stand-in, and that is the
   answer. Only when the stand-in can do no better is the request itself to blame, and the delegate is kept.
 - A delegate that failed is left at once. It is closed, opened again and probed by another thread (`failover_probe`),
-  and serves again from the next `idle` on.
-- Golden samples that the delegate does not reproduce, at the start or at an `idle`, are a failure like any other.
+  and serves again from the next `idle` on; unless it is judged there and lost, which `info` tells.
+- Golden samples that the delegate does not reproduce, at the start or at an `idle`, are a failure like any other. A
+  bundle that brings none is judged by what the stand-in answered to random inputs.
 - `info` tells who answered the last call, and changes on the worker's thread alone.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -22,11 +24,13 @@ import numpy as np
 from edged.bundle import Bundle
 from edged.clock import NS_PER_S, now_ns
 from edged.config import FailoverConfig
-from edged.engines.base import Array, Engine, EngineInfo, EngineLostError, GuardedEngine
+from edged.engines.base import CLOSING_S, Array, Engine, EngineInfo, EngineLostError, GuardedEngine
 from edged.engines.failover_checks import Examiner, Finite, HangLimit
-from edged.engines.failover_probe import Reprobe
+from edged.engines.failover_probe import STOP_S, Reprobe, Told
+from edged.engines.tflite_words import told
 from edged.errors import Code, InternalError, RequestError
-from edged.shown import one_line
+
+log = logging.getLogger(__name__)
 
 # What one has to wait who asks a model that nothing can serve now.
 RETRY_MS = 1000
@@ -60,9 +64,10 @@ class FailoverEngine:
 
     primary: None where it could not be opened, and then `why` says so: it is probed like one that failed.
     stand_in: None where no CPU model is there; requests are then refused UNAVAILABLE while the delegate is away.
-    reopen: opens the delegate in a new process; called on another thread. rules: see FailoverConfig.
-    on_change: called on another thread when `idle` should be called soon. name: of the delegate, in reasons.
-    p99_us: of the delegate as measured before, until it has its own.
+    reopen: opens the delegate in a new process; called on another thread, and never again once it raised SettledError.
+    rules: see FailoverConfig. on_change: called on another thread when `idle` should be called soon. name: of the
+    delegate; it is put before `why`, and before what it fails with.
+    p99_us, first_ms: of the delegate as measured before, until it has its own.
 
     Raises InternalError when the stand-in does not reproduce the golden samples; both engines are closed then.
     """
@@ -79,15 +84,17 @@ class FailoverEngine:
         why: str = "",
         *,
         p99_us: float | None = None,
+        first_ms: float | None = None,
     ) -> None:
         self._primary, self._stand_in, self._name = primary, stand_in or NoStandIn(bundle), name
         self._finite = Finite(bundle.manifest.outputs)
-        self._limit = HangLimit(rules.hang_factor, rules.hang_floor_ms, p99_us)
+        self._limit = HangLimit(rules.hang_factor, rules.hang_floor_ms, p99_us, first_ms)
         self._examiner = Examiner(bundle, self._limit)
         self._reprobe = Reprobe(reopen, self._probe, rules, on_change)
         self._probes, self.recheck_s = rules.probes, rules.recheck_s
         self._failovers = self._returns = 0
-        self._why, self._told = f"{name}: {why or 'could not be opened'}", ""
+        self._model = bundle.manifest.name
+        self._why, self._told = why or "could not be opened", Told()
         self._warm_ns = now_ns()
         self._serve(primary or self._stand_in)
         try:
@@ -105,8 +112,19 @@ class FailoverEngine:
 
     @property
     def pid(self) -> int | None:
-        """The process of the delegate; None while it is away."""
-        return None if self._primary is None else self._primary.pid
+        """The process of the delegate; None while it is away. Any thread."""
+        primary = self._primary
+        return None if primary is None else primary.pid
+
+    @property
+    def closing_s(self) -> float:
+        """How long `close` may take."""
+        return CLOSING_S + STOP_S
+
+    def ended(self) -> bool:
+        """Whether the delegate's process ended, or could not be probed yet, which `idle` looks after. Any thread."""
+        primary = self._primary
+        return self._reprobe.due() if primary is None else primary.ended()
 
     def invoke(self) -> None:
         """Answer, on the delegate or on the stand-in.
@@ -160,14 +178,16 @@ class FailoverEngine:
     def _warm_up(self, stand_in: Engine, bundle: Bundle) -> None:
         """Run the stand-in until it is warm: it must answer the first request after a failure as it will any other."""
         try:
-            for _ in range(self._examiner.samples or WARM):
+            golden = self._examiner.samples
+            self._examiner.learn(stand_in)
+            for _ in range(golden or WARM):
                 self._examiner.one(stand_in)
         except RuntimeError as exc:
             raise InternalError(str(bundle.path), f"{stand_in.info.delegate} cannot stand in: {exc}") from exc
 
     def _begin(self) -> None:
         if self._primary is None:
-            self._reprobe.begin(None)
+            self._reprobe.begin(None, self._why)
             self._tell()
             return
         try:
@@ -228,12 +248,11 @@ class FailoverEngine:
         return False
 
     def _leave(self, primary: GuardedEngine, error: RuntimeError) -> None:
-        # How a process was lost follows a subject: `was killed by SIGSEGV`.
-        self._why = f"{self._name}{' ' if isinstance(error, EngineLostError) else ': '}{one_line(error).rstrip('.')}"
+        self._why = told(error)
         self._primary = None
         self._failovers += 1
         self._serve(self._stand_in)
-        self._reprobe.begin(primary)
+        self._reprobe.begin(primary, self._why)
         self._tell()
 
     # --- and back -----------------------------------------------------------------------------------------------------
@@ -247,7 +266,9 @@ class FailoverEngine:
             self._returns += 1
             self._serve(good)
             return True
-        if self._reprobe.told == self._told:
+        if self._reprobe.due():
+            self._reprobe.start()
+        if self._reprobe.told is self._told:
             return False
         self._tell()
         return True
@@ -257,8 +278,9 @@ class FailoverEngine:
         self.info = dataclasses.replace(engine.info, failovers=self._failovers, returns=self._returns)
 
     def _tell(self) -> None:
-        self._told = self._reprobe.told
-        # The opening names the delegate too: once is enough.
-        after = self._told.replace(f"{self._name}: ", "")
-        text = f"{self._why}; {self._stand_in.info.delegate} serves; {after}"
-        self.info = dataclasses.replace(self.info, degraded=text)
+        news = self._told = self._reprobe.told
+        serves = f"{self._stand_in.info.delegate} serves"
+        if news.rightful:
+            log.info("model %s: %s: %s; %s", self._model, self._name, news.text, serves)
+        degraded = "" if news.rightful else f"{self._name}: {self._why}; {serves}; {news.text}"
+        self.info = dataclasses.replace(self.info, degraded=degraded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ import numpy as np
 from edged.bundle import Bundle
 from edged.engines.base import Array, Engine
 from edged.golden import Golden
+
+# The golden section: its multiples, modulo 1, are spread evenly however many of them are taken.
+_SECTION = 0.618
 
 
 @dataclass(frozen=True)
@@ -34,18 +37,36 @@ class Difference:
         return f"{where}: off by {self.error:.6g}, tolerance {self.tolerance:.6g}"
 
 
-def differences(engine: Engine, bundle: Bundle, golden: Golden) -> Iterator[Difference]:
-    """Run every golden sample, and yield how far each output is from its reference.
+def differences(
+    engine: Engine, bundle: Bundle, golden: Golden, which: Iterable[int] | None = None
+) -> Iterator[Difference]:
+    """Run every golden sample, or those of `which`, and yield how far each output is from its reference.
 
     Runs on the engine's own thread. Raises what `invoke` raises.
     """
-    for sample in range(golden.samples):
-        for spec, array in zip(bundle.manifest.inputs, engine.inputs, strict=True):
-            np.copyto(array, golden.inputs[spec.name][sample])
+    for sample in range(golden.samples) if which is None else which:
+        fill(engine, bundle, golden, sample)
         engine.invoke()
-        for spec, output in zip(bundle.manifest.outputs, engine.outputs, strict=True):
-            error = largest_error(output, golden.reference[spec.name][sample])
-            yield Difference(sample, spec.name, error, golden.tolerance[spec.name])
+        yield from compared(engine, bundle, golden, sample)
+
+
+def spread(count: int) -> Iterator[int]:
+    """Yield 0 … count - 1, each once, in an order in which the first few lie all over it."""
+    step = next(step for step in range(max(1, round(count * _SECTION)), count + 2) if math.gcd(step, count) == 1)
+    return (number * step % count for number in range(count))
+
+
+def fill(engine: Engine, bundle: Bundle, golden: Golden, sample: int) -> None:
+    """Put one golden sample into the inputs."""
+    for spec, array in zip(bundle.manifest.inputs, engine.inputs, strict=True):
+        np.copyto(array, golden.inputs[spec.name][sample])
+
+
+def compared(engine: Engine, bundle: Bundle, golden: Golden, sample: int) -> Iterator[Difference]:
+    """Yield how far each output is from the reference of that sample."""
+    for spec, output in zip(bundle.manifest.outputs, engine.outputs, strict=True):
+        error = largest_error(output, golden.reference[spec.name][sample])
+        yield Difference(sample, spec.name, error, golden.tolerance[spec.name])
 
 
 def disagreement(engine: Engine, bundle: Bundle, golden: Golden) -> str | None:

@@ -25,7 +25,8 @@ _PAGE = 4096  # of any size that is a multiple of what tensors are aligned to
 _SLACK = 64  # behind each array, for kernels that read on: see `Wire`
 _STATUS, _LENGTH, _TEXT = 0, 1, 16  # two numbers of 64 bits, then the text
 _MAX_TEXT = _PAGE - _TEXT
-READ_ONLY = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+FIXED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+READ_ONLY = FIXED | fcntl.F_SEAL_WRITE
 # From Python 3.10 on, on Linux: pages are there at once, and not at the first inference.
 _POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 
@@ -77,7 +78,7 @@ def new(manifest: Manifest) -> int:
     fd = file("edged-tensors")
     try:
         os.posix_fallocate(fd, 0, size(manifest))  # too little memory is an error here, later on it is SIGBUS
-        seal(fd, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        seal(fd, FIXED)
     except BaseException:
         os.close(fd)
         raise

@@ -18,11 +18,10 @@ from collections.abc import Callable
 
 from edged.engines.isolated_block import Block
 from edged.engines.isolated_order import Opened, Order, refusal
-from edged.engines.isolated_process import INVOKE
+from edged.engines.isolated_process import INVOKE, tidy
 from edged.engines.opening import open_here
 
-_SAID_MAX = 1 << 16
-_TIDY_EVERY = 256  # answers
+_STDERR = 2
 
 
 def main(argv: list[str]) -> int:
@@ -42,7 +41,7 @@ def main(argv: list[str]) -> int:
         except Exception as exc:  # noqa: BLE001  # whatever it is, the parent raises it
             control.send(refusal(exc))
             return 0
-        _tidy()
+        tidy(_STDERR)
         gc.freeze()
         control.send(Opened(engine.info, scheduling).message())
         _serve(engine.invoke, block, wake, answer)
@@ -55,25 +54,24 @@ def main(argv: list[str]) -> int:
 
 def _serve(run: Callable[[], None], block: Block, wake: int, answer: int) -> None:
     """Answer until told otherwise."""
-    answers = 0
     while os.eventfd_read(wake) == INVOKE:
         try:
             run()
         except Exception as exc:  # noqa: BLE001  # the top of a request: the parent raises it
             block.refuse(str(exc) or type(exc).__name__)
         os.eventfd_write(answer, 1)
-        answers += 1
-        if not answers % _TIDY_EVERY:
-            _tidy()
+        tidy(_STDERR)
 
 
 def _die_with_parent(control: int) -> None:
     """Let the kernel end this process when its parent is gone, whatever this one is doing.
 
     Not by PR_SET_PDEATHSIG: that is sent when the *thread* ends that started this process. The parent writes nothing to
-    the socket, so the only news on it is that the parent's end was closed; F_SETSIG makes that a SIGKILL.
+    the socket, so the only news on it is that the parent's end was closed; F_SETSIG makes that a SIGKILL, to the whole
+    group: a copy that a library forked ends too.
     """
-    fcntl.fcntl(control, fcntl.F_SETOWN, os.getpid())
+    leads = os.getpgrp() == os.getpid()
+    fcntl.fcntl(control, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
     fcntl.fcntl(control, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(control, fcntl.F_SETFL, fcntl.fcntl(control, fcntl.F_GETFL) | os.O_ASYNC)
     poll = select.poll()
@@ -85,12 +83,6 @@ def _die_with_parent(control: int) -> None:
 def _no_core_dump() -> None:
     """Writing one would delay the news of a crash. A limit of 1, other than 0, also stops one into a pipe: core(5)."""
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
-
-
-def _tidy() -> None:
-    """Keep what was written to standard error small; it is a file in memory, opened to append."""
-    if os.fstat(sys.stderr.fileno()).st_size > _SAID_MAX:
-        os.ftruncate(sys.stderr.fileno(), 0)
 
 
 def _leave() -> None:

@@ -24,7 +24,8 @@ from edged.errors import EdgedError
 from edged.manifest import MODEL, MODEL_CPU
 
 MAX_ANSWER = 1 << 16
-_MAX_TEXT = 4000
+# Of each text of a refusal, which has three at most: JSON takes up to twelve bytes for a character.
+_MAX_TEXT = 1700
 _PLAIN: Mapping[str, type[Exception]] = {"OSError": OSError, "ValueError": ValueError}
 
 
@@ -78,12 +79,12 @@ class Opened:
 
 def refusal(exc: Exception) -> bytes:
     """Return the message of a child that could not open."""
-    told = {"error": type(exc).__name__, "text": str(exc)[-_MAX_TEXT:] or type(exc).__name__}
+    kind = "OSError" if isinstance(exc, OSError) else type(exc).__name__  # any of its kinds
     if isinstance(exc, EdgedError):
-        told |= {"where": exc.where, "what": exc.what, "hint": exc.hint}
-    elif isinstance(exc, OSError):  # any of its kinds
-        told["error"] = "OSError"
-    return json.dumps(told).encode()
+        texts = {"where": exc.where, "what": exc.what, "hint": exc.hint}
+    else:
+        texts = {"text": str(exc) or type(exc).__name__}
+    return json.dumps({"error": kind, **{name: text[-_MAX_TEXT:] for name, text in texts.items()}}).encode()
 
 
 def understood(message: bytes) -> Opened:
@@ -91,7 +92,7 @@ def understood(message: bytes) -> Opened:
     told: dict[str, Any] = json.loads(message)
     if "info" in told:
         return Opened(EngineInfo(**told["info"]), told["scheduling"])
-    kind = getattr(errors, told["error"], None)
-    if "what" in told and isinstance(kind, type) and issubclass(kind, EdgedError):
+    if "what" in told:
+        kind = getattr(errors, told["error"], EdgedError)
         raise kind(told["where"], told["what"], told["hint"])
     raise _PLAIN.get(told["error"], RuntimeError)(told["text"])

@@ -1,7 +1,7 @@
 """One candidate, opened as it would be served, checked and timed in a process of its own.
 
-`python -m edged.engines.measure JOB` (JOB: `dump` of a `Job`) prints one JSON line, the fields of a `Measured`. A file
-or a library that kills the process that loads it costs one child here. The parent is `edged.selection`.
+`python -m edged.engines.measure` reads a `Job` as `dump` made it, and prints one JSON line, the fields of a `Measured`.
+A file or a library that kills the process that loads it costs one child here. The parent is `edged.selection`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,14 @@ from edged.engines.agreement import Compared, Worst
 from edged.engines.base import Array, Engine, EngineLostError
 from edged.engines.candidate import Candidate
 from edged.engines.randominputs import RandomInputs
-from edged.errors import EdgedError
+from edged.engines.tflite_words import told
 from edged.golden import Golden
-from edged.shown import one_line
+from edged.memory import resident
 
 # Of the figures, of the warm-up before them, and of the random inputs: how many inferences, and about how long.
 MIN_TIMED, MAX_TIMED, TIMED_S = 3, 1000, 1.0
 MAX_WARM, WARM_S = 10, 0.25
 MIN_DRAWN, MAX_DRAWN, DRAWN_S = 2, 16, 2.0
-# What the runtimes put behind the words of a delegate that refuses a model.
-_ADDED = "Restored original execution plan after delegate application failure."
-# What a runtime, a library or a bundle raises when it refuses.
-REFUSALS = (EdgedError, RuntimeError, ValueError, OSError, MemoryError, SystemError)
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,10 @@ class Job:
     candidate: Candidate
     policy: ThreadPolicy = field(default_factory=ThreadPolicy)
     cache: Path | None = None
-    seconds: float = 120.0
+    seconds: float = opening.PATIENCE_S
 
     def dump(self) -> str:
-        """Return it as text for a command line."""
+        """Return it as text; of any length, as the options may be."""
         return json.dumps(asdict(self), default=str)
 
     @classmethod
@@ -75,19 +72,20 @@ def measure(job: Job) -> Measured:
     try:
         return gauge.run()
     except EngineLostError as exc:
-        return dataclasses.replace(gauge.row, verdict="failed", reason=str(exc), crashed=_crashed(exc), hung=_hung(exc))
-    except REFUSALS as exc:
-        return dataclasses.replace(gauge.row, verdict="failed", reason=_why(exc, gauge.row.delegate))
+        # No matter which status: code that is loaded has no business to end the process.
+        crashed = childprocess.own_doing(exc.code)
+        return dataclasses.replace(gauge.row, verdict="failed", reason=str(exc), crashed=crashed, hung=exc.hung)
+    except opening.REFUSALS as exc:
+        return dataclasses.replace(gauge.row, verdict="failed", reason=told(exc))
 
 
 class _Gauge:
     """Fills `row` in, step by step, so that a failure leaves what was found before it."""
 
     def __init__(self, job: Job) -> None:
-        one = job.candidate
-        self.row = Measured(one.label, one.runtime, one.create().name, one.threads, one.options)
+        self.row = job.candidate.unmeasured()
         self._job, self._end_ns = job, now_ns() + int(job.seconds * NS_PER_S)
-        self._cpu = not one.create().isolated
+        self._cpu = not job.candidate.create().isolated
 
     def run(self) -> Measured:
         loaded = bundle.read(self._job.bundle)
@@ -117,22 +115,33 @@ class _Gauge:
         self._note(first_ms=_ms(started))
 
     def _judge(self, engine: Engine, loaded: Bundle) -> Measured:
-        if engine.info.nodes_delegated == 0 and not self._cpu:
-            total = f"{engine.info.nodes_total} " if engine.info.nodes_total else ""
-            reason = f"takes none of the model's {total}ops, so it would be the CPU by another name"
+        if not self._cpu and (reason := opening.takes_none(engine.info)):
             return dataclasses.replace(self.row, verdict="refused", reason=reason)
         samples = loaded.golden()
-        if samples is not None and not self._agrees(_on_golden(engine, loaded, samples)):
-            return self.row
+        compared = _compared(loaded, samples)
+        if samples is not None:
+            which = self._fitting(samples)
+            if not self._agrees(_on_golden(engine, loaded, samples, compared, which)):
+                return self.row
         self._time(engine)
         if not self._cpu:
-            found = _on_random(engine, loaded, samples, self._job.candidate.runtime)
+            within_s, runtime = self._share_s(DRAWN_S), self._job.candidate.runtime
+            found = _on_random(engine, loaded, samples, runtime, compared, within_s)
             if found is None and samples is None:
                 reason = "there are no golden samples, and the CPU cannot run the model: nothing to compare with"
                 return dataclasses.replace(self.row, verdict="refused", reason=reason)
             if found is not None and not self._agrees(found):
                 return self.row
         return dataclasses.replace(self.row, verdict="agrees")
+
+    def _fitting(self, samples: Golden) -> Iterator[int]:
+        """Yield the samples for which there is time, one in any case, spread over all of them; count them."""
+        end_ns = now_ns() + self._left_ns() // 2
+        for count, sample in enumerate(golden.spread(samples.samples), 1):
+            yield sample
+            self._note(checked=count)
+            if now_ns() >= end_ns:
+                return
 
     def _agrees(self, found: Worst) -> bool:
         """Note it if it is the worst so far; a refusal is noted in any case."""
@@ -145,7 +154,7 @@ class _Gauge:
         return True
 
     def _time(self, engine: Engine) -> None:
-        taken = timed(engine)
+        taken = timed(engine, self._share_s(WARM_S), self._share_s(TIMED_S))
         p50, p99 = np.percentile(taken, [50, 99]) / 1000
         self._note(p50_us=round(float(p50), 2), p99_us=round(float(p99), 2), samples=len(taken))
         self._note(rss_bytes=resident(getattr(engine, "pid", os.getpid())))
@@ -156,13 +165,17 @@ class _Gauge:
     def _left_ns(self) -> int:
         return max(1, self._end_ns - now_ns())
 
+    def _share_s(self, most_s: float) -> float:
+        """Return how long one step may take, so that something is left for the next."""
+        return min(most_s, self._left_ns() / 2 / NS_PER_S)
 
-def timed(engine: Engine) -> list[int]:
+
+def timed(engine: Engine, warm_s: float = WARM_S, timed_s: float = TIMED_S) -> list[int]:
     """Return the ns of 3 to 1000 inferences, for about a second, after a warm-up of ten or a quarter of a second."""
-    for _ in _bounded(1, MAX_WARM, WARM_S):
+    for _ in _bounded(1, MAX_WARM, warm_s):
         engine.invoke()
     taken: list[int] = []
-    for _ in _bounded(MIN_TIMED, MAX_TIMED, TIMED_S):
+    for _ in _bounded(MIN_TIMED, MAX_TIMED, timed_s):
         started = now_ns()
         engine.invoke()
         taken.append(now_ns() - started)
@@ -178,26 +191,66 @@ def _bounded(least: int, most: int, seconds: float) -> Any:
         yield number
 
 
-def _on_golden(engine: Engine, loaded: Bundle, samples: Golden) -> Worst:
-    found = max(golden.differences(engine, loaded, samples), key=lambda d: agreement.ratio(d.error, d.tolerance))
-    return Worst(agreement.ratio(found.error, found.tolerance), str(found))
-
-
-def _on_random(engine: Engine, loaded: Bundle, samples: Golden | None, runtime: str) -> Worst | None:
-    """Compare with the runtime's own kernels on the CPU; None where these cannot run the model."""
-    try:
-        reference = opening.open_here(loaded, Candidate.of(runtime, "cpu", {"xnnpack": False}))
-    except REFUSALS:
-        return None
-    default = opening.open_here(loaded, Candidate(runtime))
+def _compared(loaded: Bundle, samples: Golden | None) -> list[Compared]:
     tolerances = {} if samples is None else samples.tolerance
-    compared = [Compared(spec, tolerances.get(spec.name, 0.0)) for spec in loaded.manifest.outputs]
-    inputs = RandomInputs(loaded, samples)
-    for number in _bounded(MIN_DRAWN, MAX_DRAWN, DRAWN_S):
-        answers = [_answers(one, inputs.draw(number)) for one in (engine, reference, default)]
-        for one, mine, wanted, usual in zip(compared, *answers, strict=True):
-            one.add(mine, wanted, usual)
-    return agreement.worst(compared)
+    return [Compared(spec, tolerances.get(spec.name, 0.0)) for spec in loaded.manifest.outputs]
+
+
+def _on_golden(
+    engine: Engine, loaded: Bundle, samples: Golden, compared: Sequence[Compared], which: Iterable[int]
+) -> Worst:
+    """Judge by the bundle's tolerances; `compared` takes the answers too, and judges their columns in the end."""
+    outputs = {spec.name: place for place, spec in enumerate(loaded.manifest.outputs)}
+    worst = Worst(0.0, "")
+    for found in golden.differences(engine, loaded, samples, which):
+        place = outputs[found.output]
+        compared[place].add_known(engine.outputs[place], samples.reference[found.output][found.sample])
+        ratio = agreement.ratio(found.error, found.tolerance)
+        if not worst.text or ratio > worst.ratio:
+            worst = Worst(ratio, str(found))
+    return worst
+
+
+def _on_random(
+    engine: Engine, loaded: Bundle, samples: Golden | None, runtime: str, compared: Sequence[Compared],
+    within_s: float = DRAWN_S,
+) -> Worst | None:  # fmt: skip
+    """Compare with the runtime's own kernels on the CPU, and with what `compared` took before; None for nothing at all.
+
+    Raises what `engine` does; nothing that the CPU's kernels raise, for that is not the delegate's doing: these may be
+    unable to run the model, or refuse an input.
+    """
+    inputs, count = RandomInputs(loaded, samples), 0
+    with ExitStack() as stack:
+        reference = _on_cpu(loaded, Candidate.of(runtime, "cpu", {"xnnpack": False}), stack)
+        default = _on_cpu(loaded, Candidate(runtime), stack)
+        for number in _bounded(MIN_DRAWN, MAX_DRAWN, within_s):
+            drawn = inputs.draw(number)
+            wanted = reference(drawn)
+            if wanted is None:  # nobody can tell what would be right
+                continue
+            answers, usual = _answers(engine, drawn), default(drawn)
+            for place, one in enumerate(compared):
+                one.add(answers[place], wanted[place], None if usual is None else usual[place])
+            count += 1
+    return agreement.worst(compared) if count or samples is not None else None
+
+
+def _on_cpu(loaded: Bundle, candidate: Candidate, stack: ExitStack) -> Callable[[Sequence[Array]], list[Array] | None]:
+    """Return what answers on the CPU, with None what it refuses; all where it does not open. stack: closes it."""
+    try:
+        engine = opening.open_here(loaded, candidate)
+    except opening.REFUSALS:
+        return lambda _: None
+    stack.callback(engine.close)
+
+    def answer(inputs: Sequence[Array]) -> list[Array] | None:
+        try:
+            return _answers(engine, inputs)
+        except opening.REFUSALS:
+            return None
+
+    return answer
 
 
 def _answers(engine: Engine, inputs: Sequence[Array]) -> list[Array]:
@@ -207,44 +260,18 @@ def _answers(engine: Engine, inputs: Sequence[Array]) -> list[Array]:
     return [output.copy() for output in engine.outputs]
 
 
-def resident(pid: int) -> int | None:
-    """Return the resident bytes of a process, shared pages included; None where the system does not tell."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _why(error: BaseException, name: str) -> str:
-    """Return an error's text in one line, without what a row tells anyway and what a runtime adds to every refusal."""
-    text = one_line(error).removeprefix(f"{name}: ")
-    return text.replace(_ADDED, "").strip() or text
-
-
-def _crashed(error: EngineLostError) -> bool:
-    """Whether its own doing ended the process. SIGKILL was somebody else's: ours, for a hang, or for want of memory."""
-    text = str(error)
-    return text.startswith(("was killed by SIG", "ended with")) and "SIGKILL" not in text
-
-
-def _hung(error: EngineLostError) -> bool:
-    """Whether it was ended because it was late."""
-    return str(error).startswith(("gave no answer within", "did not open within"))
-
-
 def _ms(started_ns: int) -> float:
     return round((now_ns() - started_ns) / NS_PER_MS, 2)
 
 
-def main(argv: Sequence[str]) -> int:
+def main() -> int:
     """Measure one job; the row goes to standard output, also when the model, the library or the runtime refuses."""
     childprocess.die_with_parent()
-    job = Job.load(argv[0])
+    job = Job.load(sys.stdin.read())
     job.policy.apply()
     sys.stdout.write("\n" + json.dumps(asdict(measure(job))) + "\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -8,11 +8,16 @@ from delegates.base import DEFAULT, Delegate, Opening
 from edged.affinity import ThreadPolicy
 from edged.bundle import Bundle
 from edged.engines import tflite_runtime
-from edged.engines.base import Engine
+from edged.engines.base import Engine, EngineInfo
 from edged.engines.candidate import Candidate
 from edged.engines.wire import Wire
+from edged.errors import EdgedError
 
 ORDINARY = ThreadPolicy()
+# For a process to open a candidate, where nobody says otherwise.
+PATIENCE_S = 120.0
+# What it raises where a bundle, a runtime, a library or a process refuses.
+REFUSALS = (EdgedError, RuntimeError, ValueError, OSError, MemoryError, SystemError)
 
 
 def open_here(bundle: Bundle, candidate: Candidate, how: Opening = DEFAULT, wire: Wire | None = None) -> Engine:
@@ -34,7 +39,7 @@ def open_here(bundle: Bundle, candidate: Candidate, how: Opening = DEFAULT, wire
 
 def open_as_served(
     bundle: Bundle, candidate: Candidate, policy: ThreadPolicy = ORDINARY, *, cache: Path | None = None,
-    timeout_s: float = 120.0,
+    timeout_s: float = PATIENCE_S,
 ) -> Engine:  # fmt: skip
     """Open it as the daemon serves it: the CPU in this process, on this thread; code of a vendor in its own process.
 
@@ -46,6 +51,14 @@ def open_as_served(
     from edged.engines.isolated import IsolatedEngine  # noqa: PLC0415  # for those who have an accelerator
 
     return IsolatedEngine(bundle, candidate, policy, cache=cache, timeout_s=timeout_s)
+
+
+def takes_none(info: EngineInfo) -> str:
+    """Return why a vendor's delegate cannot serve that takes nothing of the model; "" where it does, or may."""
+    if info.nodes_delegated != 0:
+        return ""
+    total = f"{info.nodes_total} " if info.nodes_total else ""
+    return f"takes none of the model's {total}ops, so it would be the CPU by another name"
 
 
 def model(bundle: Bundle, delegate: Delegate) -> bytes:

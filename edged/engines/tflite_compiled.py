@@ -128,12 +128,12 @@ def _open(module: ModuleType, delegate: Delegate, model: bytes, how: Opening) ->
         return _Opened(alone.model, "full" if whole else "unknown", _whole(model) if whole else (None, None))
     share = alone.heard.share()
     if share is None or not share[0]:
-        raise RuntimeError(f"{delegate.name}: {alone.heard.reason(alone.error)}") from alone.error
+        raise RuntimeError(alone.heard.reason(alone.error)) from alone.error
     both = _attempt(module, delegate, model, replace(how, alone=False))
     if both.error is not None:
-        raise RuntimeError(f"{delegate.name}: {both.heard.reason(both.error)}") from both.error
+        raise RuntimeError(both.heard.reason(both.error)) from both.error
     if both.heard.share() != share:
-        msg = f"{delegate.name}: took {share[0]} of {share[1]} ops alone, and does not say so with the CPU beside it"
+        msg = f"took {share[0]} of {share[1]} ops alone, and does not say so with the CPU beside it"
         raise RuntimeError(msg)
     return _Opened(both.model, "partial", share)
 

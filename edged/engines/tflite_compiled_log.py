@@ -70,7 +70,7 @@ def listening() -> Iterator[Heard]:
     """
     heard = Heard()
     if _readable():
-        start = os.fstat(_STDERR).st_size
+        start = os.lseek(_STDERR, 0, os.SEEK_CUR)
         try:
             yield heard
         finally:
@@ -97,6 +97,6 @@ def _readable() -> bool:
 
 
 def _since(file: int, start: int) -> str:
-    size = os.fstat(file).st_size
-    start = start if start <= size else 0  # its reader may have cut it meanwhile
-    return os.pread(file, size - start, start).decode(errors="surrogateescape")
+    end = os.lseek(file, 0, os.SEEK_CUR)
+    start = start if start <= end else 0  # it may have been begun anew meanwhile
+    return os.pread(file, end - start, start).decode(errors="surrogateescape")

@@ -57,7 +57,7 @@ def health(runtime: Runtime, env: Mapping[str, str] | None = None) -> Health:
 
 def _tried(name: str, env: Mapping[str, str] | None) -> tuple[str, str]:
     module = "edged.engines.tflite_smoke"
-    with childprocess.start_answering(module, name, env=env, start_new_session=True) as child:
+    with childprocess.start_answering(module, name, env=env) as child:
         try:
             told = childprocess.guarded_answer(child, Watch(child.pid, Limits(TIMEOUT_S, limits.available() // 2)))
         except childprocess.NoAnswerError as exc:

@@ -60,7 +60,7 @@ def tried(path: Path, limits: Limits, on_runtime: Callable[[str], object] = str)
 
 def _try(path: Path, runtime: Runtime, limits: Limits) -> Tried:
     name, version = runtime.name, installed_version(runtime)
-    with childprocess.start_answering(_MODULE, str(path), name, start_new_session=True) as child:
+    with childprocess.start_answering(_MODULE, str(path), name) as child:
         try:
             told = childprocess.guarded_answer(child, Watch(child.pid, limits))
         except childprocess.NoAnswerError as exc:

@@ -13,6 +13,16 @@ _NODE = re.compile(r"Node number \d+ \((\w+)\)")
 _CUSTOM = re.compile(r"Encountered unresolved custom op: (.+?)\.? See instructions")
 _VERSION = re.compile(r"Didn't find op for builtin opcode '(\w+)' version '(\d+)'")
 _NUMBER = re.compile(r"Op builtin_code out of range: (\d+)")
+# What the runtimes put right behind a delegate's own words.
+_RESTORED = re.compile(r"\s*Restored original execution plan after delegate application failure\.?")
+_NODE_NEXT = re.compile(r"(?<![.;\s])[.;\s]*(?=Node number \d+ \()")
+
+
+def told(exc: BaseException) -> str:
+    """Return an error's whole text as a clause in one line, a delegate's words apart from what a runtime adds."""
+    text = one_line(exc)
+    kept = _RESTORED.sub("", text).strip() or text
+    return _NODE_NEXT.sub(lambda found: "; " if found.start() else "", kept).rstrip(".")
 
 
 def why(exc: BaseException) -> str:

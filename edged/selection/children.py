@@ -12,8 +12,6 @@ from delegates.select import Measured
 from edged import childprocess
 
 if TYPE_CHECKING:
-    from subprocess import Popen
-
     from edged.engines.measure import Job
 
 log = logging.getLogger(__name__)
@@ -22,23 +20,29 @@ log = logging.getLogger(__name__)
 PAUSES_S = (0.5, 2.0)
 # The child ends what hangs by itself, and can then tell what it knows; this is for a child that hangs as a whole.
 GRACE_S = 5.0
-# Signals that somebody sent; the others are the process's own doing.
-_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+
+
+class _Guard:
+    """The watch over a child's time, and over whether its answer is still wanted."""
+
+    def __init__(self, seconds: float, stopped: threading.Event) -> None:
+        self._stopped, self._patience, self.broken = stopped, childprocess.Patience(seconds), ""
+
+    def tick(self) -> bool:
+        over = self._patience.tick()
+        self.broken = "was stopped" if self._stopped.is_set() else self._patience.broken
+        return over or self._stopped.is_set()
 
 
 class Measurer:
     """Starts the children. `stop` may be called on any thread, the rest belongs to one at a time."""
 
     def __init__(self) -> None:
-        self._child: Popen[bytes] | None = None
         self.stopped = threading.Event()
 
     def stop(self) -> None:
         """End the child that runs now, if one does, and start no other."""
         self.stopped.set()
-        child = self._child
-        if child is not None:
-            child.kill()
 
     def measure(self, job: Job, row: Measured) -> Measured:
         """Measure, and again after each pause while it is SIGKILL that ends the child: that is no verdict.
@@ -59,21 +63,15 @@ class Measurer:
     def _without_answer(self, row: Measured, error: childprocess.NoAnswerError | None) -> Measured:
         if error is None or self.stopped.is_set():
             return replace(row, verdict="failed", reason="the process that loaded it was stopped")
-        crashed = error.code is not None and error.code < 0 and -error.code not in _FROM_OUTSIDE
         return replace(
             row,
             verdict="failed",
             reason=f"the process that loaded it {error}",
-            crashed=crashed,
+            crashed=childprocess.crashed(error.code),
             hung=error.code is None,
         )
 
     def _ask(self, job: Job) -> Measured:
-        with childprocess.start_answering("edged.engines.measure", job.dump()) as child:
-            self._child = child
-            try:
-                if self.stopped.is_set():
-                    child.kill()
-                return Measured(**childprocess.answer(child, job.seconds + GRACE_S))
-            finally:
-                self._child = None
+        with childprocess.start_answering("edged.engines.measure", given=job.dump()) as child:
+            guard = _Guard(job.seconds + GRACE_S, self.stopped)
+            return Measured(**childprocess.guarded_answer(child, guard))

@@ -1,6 +1,13 @@
 """What a measurement is good for: everything that changes its figures, as a mapping of strings.
 
 Cheap on purpose: it is worked out at every start. No file of a model or library is read, only looked at.
+
+Of an accelerator it holds: the vendor's library, all files that the system could find by its bare name, and all
+libraries that came with it when it was loaded; the version and the device that the probe told; whether its device's
+node is there and open to this user; the descriptions of Vulkan and OpenCL drivers with the libraries that they name;
+and the variables of the environment that the loader, the drivers and the delegate heed (`delegates.places`). Not in it:
+firmware, what a driver itself loads, and settings that a vendor keeps in files. After a change of those `edged
+delegates -c FILE --remeasure` measures again.
 """
 
 from __future__ import annotations
@@ -9,14 +16,19 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from delegates import places
+from delegates.places import LOADER, Places
 from edged.affinity import ThreadPolicy
 from edged.bundle import GOLDEN, MODEL_CPU, Bundle
 from edged.engines import tflite_runtime
 from edged.engines.candidate import Candidate
 from edged.errors import UnavailableError
+from edged.selection.traces import libraries, stamp, traces
+from edged.selection.wish import CPU
 
 Key = Mapping[str, str]
 
@@ -39,32 +51,54 @@ _CPU = frozenset({
 _FIRST_CPU = 1 << 14
 
 
-def key(bundle: Bundle, candidate: Candidate, policy: ThreadPolicy, library: str) -> dict[str, str]:
-    """Return what a measurement of this candidate depends on.
+# Which measurement it is: a later one that is the same in these takes the place of the earlier.
+IDENTITY = ("model", "cpu_model", "runtime", "delegate", "options", "threads", "cpus", "realtime")
 
-    library: the path of the vendor's library as its probe found it, "" for none.
+
+@dataclass(frozen=True)
+class Installed:
+    """What a probe told of a delegate that is here, see `delegates.base.Probe`; nothing of the CPU.
+
+    names: bare file names by which its library is looked for, so that the system decides which file that is.
     """
+
+    library: str = ""
+    version: str = ""
+    device: str = ""
+    needs: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+NOTHING = Installed()
+
+
+def key(bundle: Bundle, candidate: Candidate, policy: ThreadPolicy, installed: Installed) -> dict[str, str]:
+    """Return what a measurement of this candidate depends on."""
     return {
         **identity(bundle, candidate, policy),
         "golden": _sha256(bundle, GOLDEN),
         "runtime_version": _version(candidate.runtime),
-        "library": _file(library),
+        **_accelerator(candidate.delegate, installed),
         **machine(),
         "method": METHOD,
     }
 
 
 def identity(bundle: Bundle, candidate: Candidate, policy: ThreadPolicy) -> dict[str, str]:
-    """Return which measurement it is: a later one with the same identity takes the place of the earlier."""
+    """Return the values of IDENTITY."""
+    asked = (candidate.runtime, candidate.delegate, candidate.options, str(candidate.threads))
+    thread = (",".join(map(str, policy.cpus)), policy.realtime)
+    return dict(zip(IDENTITY, (bundle.model_sha256, _sha256(bundle, MODEL_CPU), *asked, *thread), strict=True))
+
+
+def _accelerator(delegate: str, installed: Installed) -> dict[str, str]:
+    needs = {path: stamp(path) for path in installed.needs}
+    heeded = [] if delegate == CPU else [places.of(delegate), Places(variables=LOADER)]
     return {
-        "model": bundle.model_sha256,
-        "cpu_model": _sha256(bundle, MODEL_CPU),
-        "runtime": candidate.runtime,
-        "delegate": candidate.delegate,
-        "options": candidate.options,
-        "threads": str(candidate.threads),
-        "cpus": ",".join(map(str, policy.cpus)),
-        "realtime": policy.realtime,
+        "library": "; ".join(dict.fromkeys([stamp(installed.library), *libraries(installed.names)])),
+        "needs": digest(needs) if needs else "",
+        "device": " ".join(filter(None, (installed.version, installed.device))),
+        "traces": traces(heeded),
     }
 
 
@@ -99,17 +133,6 @@ def _read(path: Path, most: int) -> str:
             return file.read(most).decode(errors="replace")
     except OSError:
         return ""
-
-
-def _file(path: str) -> str:
-    """Return path, size and time of change of a file, links resolved; "" where there is none."""
-    if not path:
-        return ""
-    try:
-        found = os.stat(path)  # noqa: PTH116  # one system call
-    except OSError:
-        return f"{path} (gone)"
-    return f"{os.path.realpath(path)} {found.st_size} {found.st_mtime_ns}"
 
 
 def _version(runtime: str) -> str:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+log = logging.getLogger(__name__)
+
 MEASURING, SERVING = "measuring.lock", "serving.lock"
 _LOOK_S = 0.05
+# How long `served` of another process is waited for: it holds the lock for a moment.
+_LOOKED_AT_S, _MOMENT_S = 1.0, 0.005
 
 
 @contextlib.contextmanager
@@ -37,8 +43,8 @@ class Presence:
 
     def __init__(self, state_dir: Path) -> None:
         self._handle = _opened(state_dir / SERVING)
-        if self._handle is not None:
-            _taken(self._handle, fcntl.LOCK_SH)
+        if self._handle is not None and not _shared(self._handle):
+            log.warning("%s: somebody else holds the lock; nobody will see that this process serves", state_dir)
 
     def close(self) -> None:
         """Say no longer."""
@@ -65,6 +71,13 @@ def _opened(path: Path) -> int | None:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError:
         return None
+
+
+def _shared(handle: int) -> bool:
+    end_s = time.monotonic() + _LOOKED_AT_S
+    while not (taken := _taken(handle, fcntl.LOCK_SH)) and time.monotonic() < end_s:
+        time.sleep(_MOMENT_S)
+    return taken
 
 
 def _taken(handle: int, how: int) -> bool:

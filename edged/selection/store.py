@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from delegates.select import Measured
-from edged import schema
-from edged.selection.key import Key, digest
+from edged import schema, wholefile
+from edged.selection.key import IDENTITY, Installed, Key, digest
 
 log = logging.getLogger(__name__)
 
 FILE = "selections.json"
-FORMAT = 1
+FORMAT = 2
 # A box has a few models with a few candidates each; what is older is of bundles that are gone.
 MAX_ROWS = 1000
-
-_IDENTITY = ("model", "cpu_model", "runtime", "delegate", "options", "threads", "cpus", "realtime")
+# Those rows and their keys are about 3 KiB each.
+MAX_BYTES = 1 << 24
+# Of a row, in its units.
+_FIGURES = (
+    "p50_us", "p99_us", "samples", "checked", "open_ms", "first_ms", "rss_bytes", "nodes_taken", "nodes_total",
+)  # fmt: skip
+_MOST = 2**53
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,29 @@ class Kept:
     key: Mapping[str, str]
     row: Measured
 
+    def problems(self) -> Iterable[schema.Problem]:
+        """Tell what no measurement finds: somebody edited the file."""
+        figures = asdict(self.row)
+        for name in _FIGURES:
+            if figures[name] is not None and not 0 <= figures[name] <= _MOST:
+                yield schema.Problem(f"row.{name}", f"must be from 0 to {_MOST}")
+        if (self.row.worst or 0) < 0:
+            yield schema.Problem("row.worst", "must be 0 or more")
+        taken, total = self.row.nodes_taken, self.row.nodes_total
+        if (taken is None) != (total is None) or (taken or 0) > (total or 0):
+            yield schema.Problem("row.nodes_taken", "must be of nodes_total")
+
 
 @dataclass(frozen=True)
 class Content:
-    """The file. rows: by the digest of their key. libraries: delegate and options → the library that its probe found.
+    """The file. rows: by the digest of their key. installed: delegate and options → what its probe told.
 
     found: of `delegates: auto`, which were available when the machine looked like `looks`.
     """
 
     format: int = FORMAT
     rows: Mapping[str, Kept] = field(default_factory=dict)
-    libraries: Mapping[str, str] = field(default_factory=dict)
+    installed: Mapping[str, Installed] = field(default_factory=dict)
     looks: str = ""
     found: tuple[str, ...] = ()
 
@@ -77,23 +93,28 @@ class Store:
     def keep(self, key: Key, row: Measured) -> None:
         """Keep a row, in place of an earlier one of the same candidate."""
         with self._lock:
-            same = {name: key.get(name) for name in _IDENTITY}
-            others = {
-                name: kept
-                for name, kept in self._content.rows.items()
-                if {name: kept.key.get(name) for name in _IDENTITY} != same
-            }
+            known = self._content.rows.items()
+            others = {name: kept for name, kept in known if _identity(kept.key) != _identity(key)}
             rows = dict([*others.items(), (digest(key), Kept(dict(key), row))][-MAX_ROWS:])
             self._change(rows=rows)
 
-    def library(self, delegate: str) -> str | None:
-        """Return the library that the probe of this delegate (name and options) found; None where it never did."""
-        return self._content.libraries.get(delegate)
-
-    def keep_library(self, delegate: str, path: str) -> None:
-        """Keep it; "" for a delegate without one."""
+    def forget(self, key: Key) -> None:
+        """Drop what is known of the same candidate, if anything is."""
         with self._lock:
-            self._change(libraries={**self._content.libraries, delegate: path})
+            known = self._content.rows
+            rows = {name: kept for name, kept in known.items() if _identity(kept.key) != _identity(key)}
+            if len(rows) < len(known):
+                self._change(rows=rows)
+
+    def installed(self, delegate: str) -> Installed | None:
+        """Return what the probe of this delegate (name and options) told last; None where it never found it."""
+        return self._content.installed.get(delegate)
+
+    def keep_installed(self, delegate: str, told: Installed) -> None:
+        """Keep it, unless it is known."""
+        with self._lock:
+            if self._content.installed.get(delegate) != told:
+                self._change(installed={**self._content.installed, delegate: told})
 
     def found(self, looks: str) -> tuple[str, ...] | None:
         """Return the delegates that were available when the machine looked like this; None where it never did."""
@@ -107,28 +128,18 @@ class Store:
     def _change(self, **changes: Any) -> None:
         self._content = replace(self._content, **changes)
         try:
-            write(self.path, asdict(self._content))
+            wholefile.write(self.path, json.dumps(asdict(self._content), indent=1))
         except OSError as exc:
             log.warning("%s cannot be written: %s; the next start measures again", self.path, exc)
 
 
-def write(path: Path, value: object) -> None:
-    """Write JSON, so that after a power cut there is the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    try:
-        with part.open("w") as file:
-            json.dump(value, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+def _identity(key: Key) -> list[str | None]:
+    return [key.get(name) for name in IDENTITY]
 
 
 def _read(path: Path) -> Content:
     try:
-        value = json.loads(path.read_text())
+        value = json.loads(wholefile.read(path, MAX_BYTES))
     except FileNotFoundError:
         return Content()
     except (OSError, ValueError, RecursionError) as exc:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from delegates.base import Delegate
@@ -37,6 +38,11 @@ class Wish:
         cpus = len(self.policy.cpus) or len(os.sched_getaffinity(0))
         return tuple(count for count in THREADS if count <= cpus)
 
+    def of(self, candidate: Candidate) -> Wish:
+        """Return the wish for this accelerator alone, beside the CPU as it was wanted."""
+        cpu = [(name, given) for name, given in self.wanted or ((CPU, {}),) if name == CPU]
+        return replace(self, wanted=((candidate.delegate, json.loads(candidate.options)), *cpu))
+
 
 @dataclass(frozen=True)
 class Option:
@@ -56,6 +62,11 @@ class Option:
         runtimes = tuple(runtime for runtime in wish.runtimes if runtime in delegate.runtimes)
         return cls(name, candidate.options, delegate, runtimes, asked)
 
+    @classmethod
+    def only(cls, candidate: Candidate) -> Option:
+        """Make the one of this candidate."""
+        return cls(candidate.delegate, candidate.options, candidate.create(), (candidate.runtime,))
+
     @property
     def cpu(self) -> bool:
         """Whether it is the CPU, served in this process."""
@@ -64,11 +75,16 @@ class Option:
     @property
     def ident(self) -> str:
         """Name and options, as a key."""
-        return f"{self.name} {self.options}"
+        return ident(self.name, self.options)
 
     def candidates(self, threads: int) -> list[Candidate]:
         """Return one for each runtime."""
         return [Candidate(runtime, self.name, self.options, threads) for runtime in self.runtimes]
+
+
+def ident(name: str, options: str) -> str:
+    """Return the key of a delegate with its options (canonical JSON)."""
+    return f"{name} {options}"
 
 
 def options(wish: Wish, found: Sequence[str]) -> list[Option]:

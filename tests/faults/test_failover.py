@@ -6,7 +6,9 @@ One daemon has a model for each failure, all on the test delegate, which plays i
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -30,14 +32,14 @@ X = np.random.default_rng(5).uniform(-2, 2, (1, delegates.SIZE)).astype(np.float
 
 # What the model's reason must say; the runtimes' own words end each.
 AT_RUN_TIME = {
-    "invoke": ": ",
+    "invoke": ": testdelegate: device lost",
     "nan": ": output 'y': 8 of 8 values are not finite",
     "burst": ": output 'y': 8 of 8 values are not finite",
-    "hang": " gave no answer within ",
-    "segfault": " was killed by SIGSEGV",
-    "abort": " was killed by SIGABRT",
-    "exit": " ended with 3",
-    "unplugged": ": ",
+    "hang": ": gave no answer within ",
+    "segfault": ": was killed by SIGSEGV",
+    "abort": ": was killed by SIGABRT",
+    "exit": ": ended with 3",
+    "unplugged": ": testdelegate: device lost",
 }
 AT_THE_START: dict[str, dict[str, str]] = {
     "create": {"fail": "create"},
@@ -205,8 +207,100 @@ def test_a_process_killed_from_outside_is_noticed(daemon: DaemonProcess, client:
     board.wait(lambda said: said["models"]["invoke"]["pid"] is not None)
     os.kill(board.model("invoke")["pid"], signal.SIGKILL)
     assert "cpu" in served(client, "invoke", 1)
-    board.wait(lambda said: said["models"]["invoke"]["degraded"].startswith(f"{accelerator()} was killed by SIGKILL"))
+    board.wait(lambda said: said["models"]["invoke"]["degraded"].startswith(f"{accelerator()}: was killed by SIGKILL"))
     board.wait(lambda said: not said["models"]["invoke"]["degraded"])
+
+
+@pytest.mark.broker
+def test_nobody_asks_it_anything(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """Its process ends: the status says so by itself, though nothing is kept warm here and nothing checked again. Then
+    it is stopped, and so never closes: it is ended by force, and the end of the daemon is in order."""
+    delegates.adder_bundle(tmp_path / "adder")
+    config = {"models": [model("idle", delegates.library(), {})], "device": "quiet"}
+    with DaemonProcess(tmp_path, broker.port, config) as daemon, StatusBoard(broker.port, "quiet") as board:
+        board.wait(lambda said: said["state"] == "ready", 60)
+        os.kill(board.model("idle")["pid"], signal.SIGKILL)
+        board.wait(lambda said: said["models"]["idle"]["failovers"] == 1)
+        board.wait(lambda said: said["models"]["idle"]["returns"] == 1)
+        os.kill(board.model("idle")["pid"], signal.SIGSTOP)
+        assert daemon.stop(30) == 0
+    told = daemon.log.read_text()
+    assert "did not close its engine" in told
+    assert "an inference did not return" not in told
+
+
+@pytest.mark.broker
+def test_a_service_manager_hears_of_it(broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status line follows the state: what was true at the start does not stand there while the CPU serves."""
+    delegates.adder_bundle(tmp_path / "adder")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    config = {"models": [model("told", delegates.library(), {})], "device": "managed"}
+    heard: list[str] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(tmp_path / "notify"))
+        sock.settimeout(60)
+
+        def hear(what: str) -> None:
+            while not heard or what not in heard[-1]:
+                heard.append(sock.recv(4096).decode())
+
+        with DaemonProcess(tmp_path, broker.port, config) as daemon, StatusBoard(broker.port, "managed") as board:
+            hear("READY=1\nSTATUS=ready")
+            board.wait(lambda said: said["state"] == "ready", 60)
+            os.kill(board.model("told")["pid"], signal.SIGKILL)
+            hear(f"STATUS=degraded told: {accelerator()}: was killed by SIGKILL")
+            hear("STATUS=ready")
+            assert daemon.stop() == 0
+            hear("STOPPING=1\nSTATUS=draining")
+    assert any(line.startswith("STATUS=starting told: trying ") for line in heard)
+
+
+@pytest.mark.broker
+def test_a_hang_at_the_start_is_left_to_the_background(broker: EmbeddedBroker, client: Client, tmp_path: Path) -> None:
+    """Known from an earlier start, and stuck at this one: the CPU serves after what is little beside a minute or two,
+    and it is tried on."""
+    delegates.adder_bundle(tmp_path / "adder")
+    stuck = tmp_path / "stuck"
+    options = {"fail": "hang", "when": str(stuck)}
+    config = {"models": [model("known", delegates.library(), options)], "device": "again"}
+    for start in range(2):
+        with DaemonProcess(tmp_path, broker.port, config) as daemon, StatusBoard(broker.port, "again") as board:
+            state = "degraded" if start else "ready"
+            board.wait(lambda said, state=state: said["state"] == state, 30)
+            result = client.infer("again", "known", X, deadline_ms=DEADLINE_MS, codec="raw")
+            np.testing.assert_allclose(result.outputs["y"], delegates.adder_expected(X), rtol=1e-6)
+            assert result.meta.delegate == ("cpu" if start else accelerator())
+            if start:
+                assert "gave no answer within " in board.model("known")["degraded"]
+                stuck.unlink()
+                board.wait(lambda said: said["state"] == "ready", 30)
+            else:
+                stuck.touch()
+            assert daemon.stop(30) == 0
+
+
+@pytest.mark.broker
+def test_no_thread_is_to_be_had(broker: EmbeddedBroker, client: Client, tmp_path: Path) -> None:
+    """A limit on threads when the accelerator fails: requests are answered, and it is taken back once there are."""
+    delegates.adder_bundle(tmp_path / "adder")
+    config = {"models": [model("few", delegates.library(), {})], "device": "few"}
+    with DaemonProcess(tmp_path, broker.port, config) as daemon, StatusBoard(broker.port, "few") as board:
+        board.wait(lambda said: said["state"] == "ready", 60)
+        pid = daemon.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_AS)
+        size = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.prlimit(pid, resource.RLIMIT_AS, (size + (2 << 20), before[1]))  # a thread's stack takes 8 MiB
+        os.kill(board.model("few")["pid"], signal.SIGKILL)
+        for _ in range(3):
+            result = client.infer("few", "few", X, deadline_ms=DEADLINE_MS, codec="raw")
+            np.testing.assert_allclose(result.outputs["y"], delegates.adder_expected(X), rtol=1e-6)
+            assert result.meta.delegate == "cpu"
+        board.wait(
+            lambda said: "cpu serves; not probed yet: can't start new thread" in said["models"]["few"]["degraded"]
+        )
+        resource.prlimit(pid, resource.RLIMIT_AS, before)
+        board.wait(lambda said: said["models"]["few"]["returns"] == 1)
+        assert daemon.stop() == 0
 
 
 def alive(pid: int) -> bool:

@@ -15,7 +15,7 @@ from edged import bundle
 from edged.errors import ExitCode
 
 
-def compiled(elements: int = 4, outputs: int = 2) -> bytes:
+def compiled(elements: int = 4, outputs: int = 2, op_name: str = "edgetpu-custom-op") -> bytes:
     """What a vendor's compiler writes of the difference model: one custom op, other tensor names, no signatures."""
     types, builtin = tflitefiles.schema().TensorType, tflitefiles.schema().BuiltinOperator
     names = ["p0", "p1", *(f"r{n}" for n in range(outputs))]
@@ -25,7 +25,7 @@ def compiled(elements: int = 4, outputs: int = 2) -> bytes:
     ends = [0, 1], list(range(2, 2 + outputs))
     op = tflitefiles.part("Operator", opcodeIndex=0, inputs=ends[0], outputs=ends[1])
     return tflitefiles.packed(
-        operatorCodes=[tflitefiles.code(builtin.CUSTOM, customCode="edgetpu-custom-op", version=1)],
+        operatorCodes=[tflitefiles.code(builtin.CUSTOM, customCode=op_name, version=1)],
         subgraphs=[tflitefiles.graph(tensors, [op], *ends)],
         buffers=[tflitefiles.buffer()],
     )
@@ -46,20 +46,99 @@ def attach(source: Path, model: bytes, tmp_path: Path, *more: str) -> tuple[int,
 
 def test_the_new_bundle_holds_both(source: Path, tmp_path: Path) -> None:
     """model.tflite is the compiled one, model.cpu.tflite the one it was made from; the rest is as it was."""
-    code, out, _ = attach(source, compiled(), tmp_path, "--version", "2", "--json")
+    code, out, _ = attach(source, compiled(), tmp_path, "--json")
     before, after = bundle.read(source), bundle.read(tmp_path / "new")
     assert code == ExitCode.OK
     assert json.loads(out)["custom_ops"] == ["edgetpu-custom-op"]
     assert (after.model, after.cpu_model) == (compiled(), before.model)
-    assert (after.manifest.version, after.manifest.inputs) == (2, before.manifest.inputs)
+    assert (after.manifest.version, after.manifest.inputs) == (before.manifest.version + 1, before.manifest.inputs)
     assert dict(after.manifest.requirements.ops) == {"edgetpu-custom-op": 1}
 
 
-def test_inspect_finds_nothing_wrong(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["inside", "deeper/inside", "link/inside.tar"])
+def test_nothing_is_written_into_the_bundle_that_is_given(where: str, source: Path, tmp_path: Path) -> None:
+    """It would be no bundle any more: a file that its manifest does not name."""
+    (tmp_path / "compiled.tflite").write_bytes(compiled())
+    (tmp_path / "link").symlink_to(source)
+    output = tmp_path / where if where.startswith("link") else source / where
+    before = sorted(source.rglob("*"))
+    done = edged("attach", source, tmp_path / "compiled.tflite", "-o", output)
+    assert done.returncode == ExitCode.USAGE
+    assert f"lies in {source}" in done.stderr
+    assert sorted(source.rglob("*")) == before
+
+
+def test_inspect_and_check_find_nothing_wrong(source: Path, tmp_path: Path) -> None:
     """Names are bound by place: the compiled file has no signatures and other tensor names."""
     attach(source, compiled(), tmp_path)
     done = edged("inspect", str(tmp_path / "new"), "--json")
     assert (done.returncode, json.loads(done.stdout)["contradictions"]) == (ExitCode.OK, [])
+    config = tmp_path / "edged.yaml"
+    config.write_text("device: d\nbroker: {url: 'mqtt://x'}\nmodels: [{name: m, bundle: new}]\n")
+    assert edged("check", "-c", str(config)).returncode == ExitCode.OK
+
+
+def rows_of(text: str) -> dict[str, list[str]]:
+    """What stands behind each title of a table."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        title, _, told = line.partition("  ")
+        found.setdefault(title, []).append(told.strip())
+    return found
+
+
+def test_inspect_tells_what_it_is_compiled_for(source: Path, tmp_path: Path) -> None:
+    """Its op names the accelerator: no table is held against it, and a runtime needs that delegate; so for a person."""
+    attach(source, compiled(), tmp_path)
+    model = json.loads(edged("inspect", str(tmp_path / "new"), "--json").stdout)["model"]
+    made = {"op": "edgetpu-custom-op", "delegate": "edgetpu", "accelerator": "Coral Edge TPU"}
+    assert model["compiled_ops"] == [made]
+    assert [(row["name"], row["how"], row["taken"], row["total"]) for row in model["delegates"]] == [
+        ("edgetpu", "compiled", 1, 1)
+    ]
+    assert [(row["loads"], row["needs"]) for row in model["runtimes"]] == [(False, ["edgetpu"])] * 2
+    for path in ("new", "compiled.tflite"):
+        rows = rows_of(edged("inspect", str(tmp_path / path)).stdout)
+        assert rows["compiled for"][0].startswith("Coral Edge TPU: edgetpu-custom-op ")
+        assert all("loads it only with the delegate edgetpu" in told for told in rows["runtime"])
+        assert rows["delegate"] == ["edgetpu, what it is compiled for: 1 of 1 ops in 1 partition"]
+        assert ("custom ops" in rows, "CPU twin" in rows) == (False, path == "new")
+
+
+def test_inspect_shows_the_twin(source: Path, tmp_path: Path) -> None:
+    """What is told of the twin is what is told of the bundle that it came from, to a program and to a person."""
+    attach(source, compiled(), tmp_path)
+    before = json.loads(edged("inspect", str(source), "--json").stdout)
+    after = json.loads(edged("inspect", str(tmp_path / "new"), "--json").stdout)
+    assert after["cpu_model"] == before["model"]
+    assert after["cpu_model"]["operators"] == {"ADD": 1, "SUB": 1}
+    assert "cpu_model" not in before
+    alone, both = (rows_of(edged("inspect", str(path)).stdout) for path in (source, tmp_path / "new"))
+    assert both["CPU twin"][0].startswith("model.cpu.tflite: ")
+    for title in ("operators", "runtime", "delegate"):
+        assert both[f"twin: {title}"] == alone[title]
+
+
+def test_inspect_of_a_compiler_that_nobody_knows(source: Path, tmp_path: Path) -> None:
+    """An op of no known name: that is said, and the twin is there all the same."""
+    attach(source, compiled(op_name="acme-npu"), tmp_path)
+    rows = rows_of(edged("inspect", str(tmp_path / "new")).stdout)
+    assert (rows["custom ops"], rows["twin: operators"]) == (["acme-npu"], ["ADD 1, SUB 1"])
+    assert "compiled for" not in rows
+    assert "which accelerator model.tflite is compiled for is not told" in str(rows[""])
+    assert any("it lacks custom op acme-npu" in told for told in rows["runtime"])
+
+
+def test_inspect_of_a_twin_that_cannot_be_read(source: Path, tmp_path: Path) -> None:
+    """The rest of the bundle is shown, and the command fails."""
+    attach(source, compiled(), tmp_path)
+    loaded = bundle.read(tmp_path / "new")
+    bundle.write(tmp_path / "bad", loaded.manifest, {**loaded.files, bundle.MODEL_CPU: loaded.cpu_model[:99]})
+    done = edged("inspect", str(tmp_path / "bad"))
+    assert (done.returncode, done.stderr.count("\n")) == (ExitCode.BAD_DATA, 1)
+    assert rows_of(done.stdout)["CPU twin"][0].startswith("model.cpu.tflite: not counted: the model is cut short")
+    facts = json.loads(edged("inspect", str(tmp_path / "bad"), "--json").stdout)
+    assert (facts["cpu_model"], facts["operators"]) == (None, {"edgetpu-custom-op": 1})
 
 
 @pytest.mark.parametrize(

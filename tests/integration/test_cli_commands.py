@@ -128,15 +128,15 @@ def test_check_says_what_would_run(served: Path) -> None:
 
 
 def test_check_tells_all_of_it_at_once(served: Path) -> None:
-    """A damaged bundle (65), a window that does not fit, a missing file and a delegate nobody knows (78): all told."""
+    """A damaged bundle (65), a window that does not fit, and a missing file (78): all told."""
     text = served.read_text().replace("length: 3", "length: 4")
-    text = text.replace("bundle: dense}", "bundle: dense, cpus: [4095], queue: {max_bytes: 11B}, delegates: [warp]}")
+    text = text.replace("bundle: dense}", "bundle: dense, cpus: [4095], queue: {max_bytes: 11B}}")
     text = text.replace('127.0.0.1"', '127.0.0.1", username: u, password_file: pw')
     served.write_text(text.replace("models:\n", "models:\n  - {name: other, bundle: nowhere}\n"))
     done = edged("check", "-c", served)
     assert done.returncode == 78
     for part in (
-        "nowhere: no such bundle", "streams.s: ", "broker.password_file: ", "models.dense.delegates: ",
+        "nowhere: no such bundle", "streams.s: ", "broker.password_file: ",
         "models.dense.queue.max_bytes: 11 bytes cannot hold one request of 12 bytes",
         "edged: warning: models.dense.cpus: CPU 4095",
     ):  # fmt: skip

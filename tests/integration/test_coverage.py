@@ -164,7 +164,7 @@ def test_the_rule_cuts_as_the_runtimes_do(found: dict[str, dict[str, Coverage]],
 def test_ethos_u_as_its_compiler_does(name: str, cpu: set[str] | None, models: Path) -> None:
     """Vela 5.2.0 run on these networks made one NPU op and left these to the CPU; of the float one it took nothing."""
     rows = {row.delegate: row for row in tflite_coverage.documented(coverage.read(models / f"{name}.tflite"))}
-    row = rows["ethos-u"]
+    row = rows["ethos_u"]
     assert (row.partitions, row.taken > 0) == ((0, False) if cpu is None else (1, True))
     assert cpu is None or left(row) == cpu
 

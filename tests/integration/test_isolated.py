@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -154,7 +155,7 @@ def test_the_policy_is_that_of_the_process(opened: Callable[..., IsolatedEngine]
     cpu = min(os.sched_getaffinity(0))
     engine = opened(ThreadPolicy((cpu,), "off"))
     assert os.sched_getaffinity(engine.pid) == {cpu}
-    assert engine.scheduling == f"cpus {cpu}, off"
+    assert engine.info.scheduling == f"cpus {cpu}, off"
 
 
 def test_it_stands_apart(opened: Callable[..., IsolatedEngine]) -> None:
@@ -170,17 +171,22 @@ def test_it_stands_apart(opened: Callable[..., IsolatedEngine]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fail", "reason"),
-    [("segfault", "was killed by SIGSEGV"), ("abort", "was killed by SIGABRT"), ("exit", "ended with 3")],
+    ("fail", "reason", "code"),
+    [
+        ("segfault", "was killed by SIGSEGV", -signal.SIGSEGV),
+        ("abort", "was killed by SIGABRT", -signal.SIGABRT),
+        ("exit", "ended with 3", 3),
+    ],
 )
-def test_a_death_is_told_at_once(opened: Callable[..., IsolatedEngine], fail: str, reason: str) -> None:
-    """Long before the limit; and every call after it says the same."""
+def test_a_death_is_told_at_once(opened: Callable[..., IsolatedEngine], fail: str, reason: str, code: int) -> None:
+    """Long before the limit, in words and in figures; and every call after it says the same."""
     engine = opened(fail=fail, after="3")
     assert answer(engine) == answer(engine) == EXPECTED
     started = time.monotonic()
     for _ in range(2):
-        with pytest.raises(EngineLostError, match=f"^{reason}"):
+        with pytest.raises(EngineLostError, match=f"^{reason}") as caught:
             engine.invoke()
+        assert (caught.value.code, caught.value.hung) == (code, False)
     assert time.monotonic() - started < engine.limit_ns / 1e9 / 2
     assert gone(engine.pid)
 
@@ -189,8 +195,27 @@ def test_an_end_between_requests_is_told_at_the_next(opened: Callable[..., Isola
     """SIGKILL mostly means: out of memory."""
     engine = opened()
     os.kill(engine.pid, signal.SIGKILL)
-    with pytest.raises(EngineLostError, match=r"^was killed by SIGKILL \(most often: out of memory\)$"):
+    with pytest.raises(EngineLostError, match=r"^was killed by SIGKILL \(most often: out of memory\)$") as caught:
         engine.invoke()
+    assert (caught.value.code, caught.value.hung) == (-signal.SIGKILL, False)
+
+
+def test_an_end_between_requests_can_be_looked_at(opened: Callable[..., IsolatedEngine]) -> None:
+    """By another thread, while it works and when it is closed; the look ends nothing and takes nothing away."""
+    engine, found = opened(slow_first_ms="300"), []
+    asked = threading.Thread(target=answer, args=(engine,))
+    asked.start()
+    while asked.is_alive():
+        found.append(engine.ended())
+    assert set(found) == {False}
+    assert answer(engine) == EXPECTED
+    os.kill(engine.pid, signal.SIGKILL)
+    assert soon(engine.ended)
+    assert engine.ended()
+    with pytest.raises(EngineLostError, match="SIGKILL"):
+        engine.invoke()
+    engine.close()
+    assert not engine.ended()
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -202,8 +227,9 @@ def test_a_hang_ends_at_the_limit(opened: Callable[..., IsolatedEngine], stopped
     if stopped:
         os.kill(engine.pid, signal.SIGSTOP)
     started = time.monotonic()
-    with pytest.raises(EngineLostError, match=r"^gave no answer within 120 ms \(hang\)$"):
+    with pytest.raises(EngineLostError, match=r"^gave no answer within 120 ms \(hang\)$") as caught:
         engine.invoke()
+    assert (caught.value.code, caught.value.hung) == (None, True)
     assert time.monotonic() - started > 0.119
     assert gone(engine.pid)
     engine.outputs[0][...] = 7  # they stay until close, and nobody else writes to them
@@ -254,7 +280,7 @@ def test_one_that_cannot_be_killed_blocks_nobody(
     engine = opened(fail="hang")
     engine.limit_ns = NS_PER_MS
     monkeypatch.setattr(isolated_process, "_KILLING_S", 0.05)
-    monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)
+    monkeypatch.setattr(isolated_process, "_kill", lambda _: None)
     with pytest.raises(EngineLostError, match=rf"\(hang\); process {engine.pid} does not end$"):
         engine.invoke()
     engine.close()
@@ -296,15 +322,19 @@ def test_a_bundle_that_lies_is_refused(runtime: Runtime, tmp_path: Path) -> None
 @pytest.mark.parametrize("where", ["create", "open"])
 def test_a_crash_while_opening(opened: Callable[..., IsolatedEngine], where: str) -> None:
     """Is told as what it is."""
-    with pytest.raises(EngineLostError, match=r"^was killed by SIGSEGV while opening$"):
+    with pytest.raises(EngineLostError, match=r"^was killed by SIGSEGV while opening$") as caught:
         opened(fail="segfault", where=where)
+    assert (caught.value.code, caught.value.hung) == (-signal.SIGSEGV, False)
 
 
 def test_an_opening_without_end(opened: Callable[..., IsolatedEngine]) -> None:
     """Is ended at its time; nothing of it is left."""
+    gc.collect()  # what earlier tests left in their tracebacks
     before = descriptors()
-    with pytest.raises(EngineLostError, match=r"^did not open within 1 s$"):
+    with pytest.raises(EngineLostError, match=r"^did not open within 1 s$") as caught:
         opened(fail="hang", where="open", timeout_s=1)
+    assert (caught.value.code, caught.value.hung) == (None, True)
+    del caught  # it holds the frames, and they the memory
     assert (descriptors(), zombies()) == (before, 0)
 
 
@@ -332,6 +362,7 @@ def test_nothing_leaks(runtime: Runtime, loaded: Bundle) -> None:
         return descriptors(), threading.active_count(), maps, zombies()
 
     IsolatedEngine(loaded, accelerated(runtime)).close()  # what the first one imports
+    gc.collect()  # what earlier tests left in their tracebacks
     before = counted()
     for number in range(4):
         engine = IsolatedEngine(loaded, accelerated(runtime, **({"fail": "exit"} if number % 2 else {})))
@@ -382,7 +413,7 @@ def test_it_ends_with_the_daemon(loaded: Bundle, runtime: Runtime, hanging: bool
 CHATTY = """
 import os
 class Chatty:
-    name, isolated, api, caches = "chatty", True, "interpreter", False
+    name, isolated, api, caches, note = "chatty", True, "interpreter", False, ""
     runtimes = frozenset({"ai-edge-litert", "tflite-runtime"})
     def __init__(self, options=None): pass
     def probe(self): raise NotImplementedError
@@ -401,17 +432,158 @@ def test_a_driver_that_talks_all_the_time(
     runtime: Runtime, loaded: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never waits for a reader, what it says is kept small, and its last words are told."""
-    facts = tmp_path / "chatty-1.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: chatty\nVersion: 1\n")
-    (facts / "entry_points.txt").write_text("[edged.delegates]\nchatty = chatty:Chatty\n")
-    (tmp_path / "chatty.py").write_text(CHATTY)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    engine = IsolatedEngine(loaded, Candidate(runtime.name, "chatty"))
-    sizes = set()
+    engine = of_python(CHATTY, "chatty", runtime, loaded, tmp_path, monkeypatch)
+    said = engine._process._said
     for _ in range(600):
         assert answer(engine) == EXPECTED
-        sizes.add(os.fstat(engine._process._said).st_size)
-    assert max(sizes) < 400_000
+        assert os.fstat(said).st_size == isolated_process._SAID_BYTES
     assert engine._process.said() == "invoke"
+    assert soon(lambda: os.lseek(said, 0, os.SEEK_CUR) < 2 * isolated_process._SAID_MAX)
     engine.close()
+
+
+def of_python(
+    source: str, name: str, runtime: Runtime, loaded: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> IsolatedEngine:
+    """Open the adder model on a delegate of this name that a package in Python brings."""
+    facts = tmp_path / f"{name}-1.dist-info"
+    facts.mkdir(exist_ok=True)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (facts / "entry_points.txt").write_text(f"[edged.delegates]\n{name} = {name}:{name.title()}\n")
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return IsolatedEngine(loaded, Candidate(runtime.name, name))
+
+
+def test_a_driver_that_talks_without_end_takes_no_memory(
+    runtime: Runtime, loaded: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within one inference nobody can tidy up: what does not fit is refused, at once, and the answers are right."""
+    endless = CHATTY.replace('b"invoke\\n" * 100)', 'b"invoke\\n" * 100)\n            flood()')
+    source = endless.replace("import os", FLOOD).replace("Chatty", "Flooding").replace('"chatty"', '"flooding"')
+    engine = of_python(source, "flooding", runtime, loaded, tmp_path, monkeypatch)
+    engine.limit_ns = 20_000 * NS_PER_MS
+    for _ in range(3):
+        assert answer(engine) == EXPECTED
+    assert os.fstat(engine._process._said).st_blocks * 512 <= isolated_process._SAID_BYTES
+    engine.close()
+
+
+FLOOD = """
+import os
+def flood():
+    refused = False
+    for _ in range(64):
+        try:
+            os.write(2, b"x" * 100_000)
+        except PermissionError:
+            refused = True
+    assert refused
+"""
+
+
+FORKING = """
+import os, time
+class Forking:
+    name, isolated, api, caches, note = "forking", True, "interpreter", False, ""
+    runtimes = frozenset({"ai-edge-litert", "tflite-runtime"})
+    def __init__(self, options=None): pass
+    def probe(self): raise NotImplementedError
+    def open(self, module, how=None):
+        pid = os.fork()
+        if not pid:
+            while True: time.sleep(60)
+        open(os.environ["FORKED"], "w").write(str(pid))
+        if os.environ.get("FORKED_ENDS"): os._exit(5)
+        return {}
+"""
+
+
+@pytest.fixture
+def forking(
+    runtime: Runtime, loaded: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], tuple[IsolatedEngine, int]]:
+    """Opens a library that forks; the copy holds all its descriptors. Returns the engine, and the copy's number."""
+    monkeypatch.setenv("FORKED", str(tmp_path / "pid"))
+
+    def opened() -> tuple[IsolatedEngine, int]:
+        engine = of_python(FORKING, "forking", runtime, loaded, tmp_path, monkeypatch)
+        return engine, int((tmp_path / "pid").read_text())
+
+    return opened
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="the system cannot watch a process")
+def test_a_death_is_told_though_a_copy_lives(forking: Callable[[], tuple[IsolatedEngine, int]]) -> None:
+    """At once, as what it is, also to who asks without an inference; and the copy ends too."""
+    engine, copy = forking()
+    assert answer(engine) == EXPECTED
+    assert not engine.ended()
+    os.kill(engine.pid, signal.SIGKILL)
+    assert soon(engine.ended)
+    started = time.monotonic()
+    with pytest.raises(EngineLostError, match=r"^was killed by SIGKILL") as caught:
+        engine.invoke()
+    assert not caught.value.hung
+    assert time.monotonic() - started < engine.limit_ns / 1e9 / 2
+    assert soon(lambda: ended(copy))
+    engine.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="the system cannot watch a process")
+def test_a_death_while_opening_is_told_though_a_copy_lives(
+    forking: Callable[[], tuple[IsolatedEngine, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its status, and not after the time that an opening may take."""
+    monkeypatch.setenv("FORKED_ENDS", "1")
+    started = time.monotonic()
+    with pytest.raises(EngineLostError, match=r"^ended with 5 while opening$"):
+        forking()
+    assert time.monotonic() - started < opening.PATIENCE_S / 2
+    assert soon(lambda: ended(int((tmp_path / "pid").read_text())))
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_what_a_library_forked_ends_with_it(forking: Callable[[], tuple[IsolatedEngine, int]], hangs: bool) -> None:
+    """When it is closed in order, and when it is ended by force."""
+    engine, copy = forking()
+    if hangs:
+        os.kill(engine.pid, signal.SIGSTOP)
+        engine.limit_ns = 50 * NS_PER_MS
+        with pytest.raises(EngineLostError, match="hang"):
+            engine.invoke()
+    engine.close()
+    assert soon(lambda: ended(copy))
+
+
+def test_what_a_library_forked_ends_with_the_daemon(
+    forking: Callable[[], tuple[IsolatedEngine, int]], runtime: Runtime, loaded: Bundle, tmp_path: Path
+) -> None:
+    """Killed as it is: the kernel ends the process and the copy."""
+    forking()[0].close()
+    args = [str(loaded.path), runtime.name, "forking", "{}", ""]
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PARENT), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pids = [int(parent.stdout.readline()), int((tmp_path / "pid").read_text())]
+        assert not any(map(ended, pids))
+        parent.kill()
+        assert soon(lambda: all(map(ended, pids)))
+
+
+def test_where_no_process_can_be_watched_its_socket_tells(
+    opened: Callable[..., IsolatedEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older system has no pidfd, or forbids it."""
+
+    def refused(pid: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
+    engine = opened()
+    assert answer(engine) == EXPECTED
+    os.kill(engine.pid, signal.SIGKILL)
+    assert soon(engine.ended)
+    with pytest.raises(EngineLostError, match="SIGKILL"):
+        engine.invoke()

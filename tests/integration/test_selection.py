@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -22,6 +23,7 @@ from delegates.base import LITERT, TFLITE_RUNTIME
 from edged import bundle
 from edged.bundle import Bundle, Golden, Manifest
 from edged.engines import tflite_runtime
+from edged.engines.base import Engine, EngineLostError
 from edged.selection import Selector, Wish
 
 RUNTIME = TFLITE_RUNTIME
@@ -34,6 +36,7 @@ class Box:
         self.folder = folder
         self.library = Path(shutil.copy(delegates.library(), folder / "libchip.so"))
         self.starts = folder / "starts"
+        self.said = ""  # of the last run, on standard error
         self._count_children()
 
     def _count_children(self) -> None:
@@ -62,6 +65,7 @@ class Box:
         command = [sys.executable, "-c", code, "delegates", "-c", str(self.folder / "edged.yaml"), "--json", *more]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == expected, done.stderr
+        self.said = done.stderr
         (model,) = json.loads(done.stdout)["models"]
         return dict(model)
 
@@ -271,37 +275,97 @@ def test_a_start_that_died_while_opening_makes_a_suspect(box: Box) -> None:
     assert box.children() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_one_that_was_ended_in_order_makes_none(number: signal.Signals, box: Box) -> None:
-    """Somebody lost patience: that says nothing of the accelerator."""
+    """Somebody lost patience, or the connection: that says nothing of the accelerator."""
     process = opening(box)
     process.send_signal(number)
     assert process.wait(10) == 130
     assert list((box.folder / "state").glob("opening/*.json")) == []
 
 
-def test_its_compiled_form_is_kept_and_checked(box: Box) -> None:
-    """Compiled once; a damaged cache is thrown away, compiled anew, and never used."""
-    box.configure(box.chip(cache="{cache}", compile_ms=400))
-    assert the_chip(box.told())["open_ms"] > 400
-    (compiled,) = (box.folder / "state" / "compiled").glob("*/files/compiled.bin")
-    selector, loaded = Selector(box.folder / "state"), bundle.read(box.folder / "adder")
-    wish = Wish((("external", box.chip(cache="{cache}", compile_ms=400)["external"]),), (RUNTIME,))
-    selection = selector.choose(loaded, wish)
-    assert all(row.kept for row in selection.rows)
+class Compiling:
+    """The accelerator with a compiled form that was measured and kept, as a daemon of this box opens it."""
 
-    def answer() -> Any:
-        engine = selector.open(loaded, selection.chosen, wish.policy)
-        engine.inputs[0][...] = 1
-        engine.invoke()
-        value = engine.outputs[0].copy()
-        engine.close()
-        return value
+    def __init__(self, box: Box, **options: Any) -> None:
+        self.log = box.folder / "chip.log"
+        chip = box.chip(cache="{cache}", compile_ms=400, log=str(self.log), **options)
+        box.configure(chip)
+        assert the_chip(box.told())["open_ms"] > 400
+        (self.form,) = (box.folder / "state" / "compiled").glob("*/files/compiled.bin")
+        self.selector, self.loaded = Selector(box.folder / "state"), bundle.read(box.folder / "adder")
+        self.wish = Wish((("external", chip["external"]),), (RUNTIME,))
+        self.chosen = self.selector.choose(self.loaded, self.wish).chosen
 
-    right = delegates.adder_expected(np.ones((1, delegates.SIZE), np.float32))
-    assert (answer() == right).all()
-    compiled.write_bytes(b"\x01" * compiled.stat().st_size)
-    assert (answer() == right).all()
+    def open(self) -> Engine:
+        self.log.write_text("")
+        return self.selector.open(self.loaded, self.chosen, self.wish.policy)
+
+    def answer(self) -> tuple[bool, str]:
+        """Whether it is right, and what the accelerator says of its cache."""
+        with contextlib.closing(self.open()) as engine:
+            engine.inputs[0][...] = 1
+            engine.invoke()
+            right = (engine.outputs[0] == delegates.adder_expected(np.ones((1, delegates.SIZE), np.float32))).all()
+        return bool(right), next(line for line in self.log.read_text().splitlines() if line.startswith("cache"))
+
+
+def test_its_compiled_form_is_kept_and_checked(box: Box, caplog: pytest.LogCaptureFixture) -> None:
+    """Compiled once; a damaged one is thrown away, which is told, compiled anew, and never used."""
+    chip = Compiling(box)
+    good = chip.form.read_bytes()
+    assert chip.answer() == (True, "cache hit")
+    chip.form.write_bytes(b"\x01" * len(good))
+    assert chip.answer() == (True, "cache miss")
+    assert "the compile cache was thrown away: compiled.bin was changed" in caplog.text
+    assert chip.form.read_bytes() == good
+    assert chip.answer() == (True, "cache hit")
+
+
+def test_no_device_for_a_moment_costs_no_compilation(box: Box, caplog: pytest.LogCaptureFixture) -> None:
+    """Unplugged when it is opened again: that says nothing of the compiled form, which is used afterwards."""
+    gone = box.folder / "gone"
+    chip = Compiling(box, fail="create", when=str(gone))
+    gone.touch()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no such device"):
+            chip.open()
+    gone.unlink()
+    assert chip.answer() == (True, "cache hit")
+    assert "thrown away" not in caplog.text
+
+
+def test_a_crash_costs_the_compiled_form(box: Box) -> None:
+    """A delegate that crashes when it is opened with it is not crashed with it again."""
+    crash = box.folder / "crash"
+    chip = Compiling(box, fail="segfault", where="open", when=str(crash))
+    crash.touch()
+    with pytest.raises(EngineLostError, match="SIGSEGV"):
+        chip.open()
+    assert not chip.form.exists()
+
+
+def test_wrong_answers_after_it_failed_cost_the_compiled_form(box: Box) -> None:
+    """Opened once more it is compared here, where it tells what to keep; whoever serves compares the first time."""
+    wrong = box.folder / "wrong"
+    chip = Compiling(box, fail="wrong", when=str(wrong))
+    wrong.touch()
+    chip.open().close()
+    assert chip.form.exists()
+    with pytest.raises(RuntimeError, match="wrong numbers: golden sample"):
+        chip.open()
+    assert not chip.form.exists()
+
+
+def test_remeasuring_leaves_alone_what_a_daemon_uses(box: Box) -> None:
+    """Its compiled form is open there: measured without one, which is told, and kept."""
+    chip = Compiling(box)
+    with contextlib.closing(chip.open()):
+        row = the_chip(box.told("--remeasure"))
+        assert (row["verdict"], row["open_ms"] > 400) == ("chosen", True)
+        assert "is measured without its compiled form, which is in use" in box.said
+        assert chip.form.exists()
+    assert chip.answer() == (True, "cache hit")
 
 
 def test_the_compiled_form_of_a_library_that_is_gone_is_removed(box: Box) -> None:
@@ -326,6 +390,42 @@ def test_another_library_under_the_same_link_is_noticed(box: Box) -> None:
     link.unlink()
     link.symlink_to(newer)
     assert not the_chip(box.told())["kept"]
+
+
+def test_another_library_under_the_same_bare_name_is_noticed(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's search path leads elsewhere: by a link that was changed, by a folder that comes first."""
+    first, second = box.folder / "first", box.folder / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        shutil.copy(box.library, folder / "libbare.so.1.0")
+        shutil.copy(box.library, folder / "libbare.so.1.1")
+        (folder / "libbare.so.1").symlink_to("libbare.so.1.0")
+    box.configure(box.chip(Path("libbare.so.1")))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(first))
+    kept = [the_chip(box.told())["kept"] for _ in range(2)]
+    (first / "libbare.so.1").unlink()
+    (first / "libbare.so.1").symlink_to("libbare.so.1.1")
+    kept += [the_chip(box.told())["kept"] for _ in range(2)]
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{second}:{first}")
+    kept += [the_chip(box.told())["kept"] for _ in range(2)]
+    assert kept == [False, True] * 3
+    assert box.children() == []
+
+
+def test_one_that_is_slow_and_right_is_not_called_hung(box: Box) -> None:
+    """All golden samples would take longer than it has: as many are run as there is time for, and the CPU runs all."""
+    inputs = np.random.default_rng(4).uniform(-2, 2, (60, 1, delegates.SIZE)).astype(np.float32)
+    outputs = np.stack([delegates.adder_expected(one) for one in inputs])
+    samples = Golden({"x": inputs}, {"y": outputs}, {"y": outputs}, {"y": 1e-5})
+    loaded = bundle.read(box.folder / "adder")
+    model = (loaded.path / bundle.MODEL).read_bytes()
+    bundle.write(box.folder / "many", loaded.manifest, {bundle.MODEL: model, bundle.GOLDEN: samples.to_bytes()})
+    path = box.configure([box.chip(slow_ms=100), "cpu"], "many")
+    path.write_text(path.read_text().replace('"candidate_s": 5', '"candidate_s": 1.5'))
+    model_told = box.told()
+    row = the_chip(model_told)
+    assert (row["verdict"], 0 < row["checked"] < 60) == ("slower", True), row
+    assert next(one["checked"] for one in model_told["candidates"] if one["delegate"] == "cpu") == 60
 
 
 def conv_bundle(path: Path) -> Bundle:
@@ -391,7 +491,7 @@ def test_both_runtimes_stand_in_one_table(tmp_path: Path) -> None:
     assert told["chosen"]["runtime"] == LITERT
     table = edged("delegates", "-c", tmp_path / "edged.yaml").stdout
     assert [line.split()[0] for line in table.splitlines() if LITERT in line] == ["*"]
-    assert f"kept in {tmp_path / 'state' / 'selections.json'}" in table
+    assert f"remembered in {tmp_path / 'state' / 'selections.json'}" in table
 
 
 @pytest.mark.parametrize("alone", [LITERT, TFLITE_RUNTIME])
@@ -425,8 +525,8 @@ def test_nothing_that_can_serve_is_exit_69_with_the_table(tmp_path: Path) -> Non
     (tmp_path / "edged.yaml").write_text(json.dumps({**body, "models": [{"name": "m", "bundle": "dense"}]}))
     done = edged("delegates", "-c", tmp_path / "edged.yaml")
     assert done.returncode == 69
-    assert "refused: golden sample 0, output 'y': off by 1" in done.stdout
-    assert "not as asked for: nothing here can serve it" in done.stdout
+    assert ": golden sample 0, output 'y': off by 1" in done.stdout
+    assert "NOT AS ASKED FOR: nothing serves" in done.stdout
 
 
 def test_mistakes_are_told_before_anything_is_measured(box: Box) -> None:
@@ -439,3 +539,51 @@ def test_mistakes_are_told_before_anything_is_measured(box: Box) -> None:
     box.configure(["cpu"])
     done = edged("delegates", "-c", path, "--model", "n")
     assert (done.returncode, "no model is called 'n'" in done.stderr) == (2, True)
+
+
+def test_options_of_any_length_are_measured(box: Box) -> None:
+    """Longer than an argument of a process may be: the library hears them, and it is the one that says no."""
+    box.configure([box.chip(log="x" * 200_000), "cpu"])
+    row = the_chip(box.told())
+    assert row["verdict"] == "failed"
+    assert "testdelegate: unknown option log=xxxx" in row["reason"]
+
+
+def test_a_stateful_model_is_refused_as_by_run(box: Box) -> None:
+    """Nothing is shown that would not be served."""
+    path, loaded = box.configure(["cpu"]), bundle.read(box.folder / "adder")
+    manifest = dataclasses.replace(loaded.manifest, stateful=True)
+    shutil.rmtree(box.folder / "adder")
+    bundle.write(box.folder / "adder", manifest, {bundle.MODEL: loaded.model})
+    done = edged("delegates", "-c", path)
+    assert (done.returncode, done.stdout) == (78, "")
+    assert "stateful models are not supported yet" in done.stderr
+
+
+def test_a_full_standard_error_costs_no_result(box: Box) -> None:
+    """The lines of -v cannot be written: the result comes all the same."""
+    path = box.configure(["cpu"])
+    command = [sys.executable, "-m", "edged", "delegates", "-c", str(path), "--json", "-v"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60, check=False)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["models"][0]["chosen"]["delegate"] == "cpu"
+
+
+def test_a_hang_up_that_is_to_be_ignored_is(box: Box) -> None:
+    """Under nohup the run goes on when the terminal goes away."""
+    path = box.configure(["cpu"])
+    command = ["sh", "-c", 'trap "" HUP; exec "$0" "$@"', sys.executable, "-c", NOHUP, "delegates", "-c", str(path)]
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, timeout=60, check=False).returncode == 0
+
+
+NOHUP = """
+import os, signal, sys
+from edged import assembly, cli
+reading = assembly.read_bundles
+def hung_up(config):
+    os.kill(os.getpid(), signal.SIGHUP)
+    return reading(config)
+assembly.read_bundles = hung_up
+sys.exit(cli.main())
+"""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
+from support import tinymodel
+from support.daemons import DaemonProcess
 
+from edged.broker import EmbeddedBroker
 from edged.errors import ExitCode
 
 UNIT = Path(__file__).parents[2] / "configs" / "systemd" / "edged.service"
@@ -69,3 +73,26 @@ def test_a_mistake_of_the_operator_is_not_repeated_for_ever() -> None:
 
     stops = {int(code) for code in settings()["RestartPreventExitStatus"][0].split()}
     assert stops == {ExitCode.USAGE, ExitCode.BAD_DATA, ExitCode.CONFIG}
+
+
+@pytest.mark.broker
+def test_a_start_that_measures_asks_for_the_time(
+    mosquitto: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measuring may take selection.total_s for each model, far more than the unit gives a start; READY ends it."""
+    tinymodel.write_dense_bundle(tmp_path / "dense")
+    config = {
+        "device": "first-start", "models": [{"name": "dense", "bundle": "dense"}],
+        "selection": {"candidate_s": 200, "total_s": 1000},
+    }  # fmt: skip
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(tmp_path / "notify"))
+        sock.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        with DaemonProcess(tmp_path, mosquitto.port, config) as daemon:
+            said = [sock.recv(4096).decode().split("\n")[0]]
+            while said[-1] != "READY=1":
+                said.append(sock.recv(4096).decode().split("\n")[0])
+            assert daemon.stop() == 0
+    asked = [line for line in said[:-1] if not line.startswith("STATUS=")]
+    assert set(asked) == {"EXTEND_TIMEOUT_USEC=1200000000"}

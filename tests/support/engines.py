@@ -58,7 +58,8 @@ class ScriptedEngine:
 class ScriptedDelegate(ScriptedEngine):
     """The same as a process of its own would: it can be lost, and is when it takes longer than `limit_ns`.
 
-    takes_s: how long an invoke takes. lost: it is gone, as the text says. Once lost it stays so.
+    takes_s: how long an invoke takes. lost: it is gone, as the text says; hung: for it did not answer. Once lost it
+    stays so.
     """
 
     info = EngineInfo("scripted", "npu", 1, 3, 4, "partial")
@@ -68,7 +69,7 @@ class ScriptedDelegate(ScriptedEngine):
         self.limit_ns = NS_PER_S
         self.limits: list[int] = []
         self.pid = next(_PIDS)
-        self.lost = ""
+        self.lost, self.hung = "", False
         self.takes_s = 0.0
         self.closers: list[str] = []
 
@@ -77,9 +78,12 @@ class ScriptedDelegate(ScriptedEngine):
         started = now_ns()
         time.sleep(min(self.takes_s, self.limit_ns / NS_PER_S))
         if not self.hang.wait(self.limit_ns / NS_PER_S) or (self.takes_s and now_ns() - started >= self.limit_ns):
-            self.lost = f"gave no answer within {self.limit_ns // 1_000_000} ms"
+            self.lost, self.hung = f"gave no answer within {self.limit_ns // 1_000_000} ms", True
         if self.lost:
-            raise EngineLostError(self.lost)
+            raise EngineLostError(self.lost, hung=self.hung)
+
+    def ended(self) -> bool:
+        return bool(self.lost)
 
     def close(self) -> None:
         self.closers.append(threading.current_thread().name)

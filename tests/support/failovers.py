@@ -13,6 +13,7 @@ from support.engines import Reopener, ScriptedDelegate, ScriptedEngine
 from edged import bundle
 from edged.bundle import Bundle, Golden
 from edged.config import FailoverConfig
+from edged.engines.base import PROBED
 from edged.engines.failover import FailoverEngine
 
 RULES = FailoverConfig(hang_floor_ms=20, recheck_s=0, probes=3, backoff_s=0.1, backoff_max_s=0.4)
@@ -42,11 +43,13 @@ class Served:
         self.engine: FailoverEngine | None = None
 
     def open(
-        self, *, primary: bool = True, stand_in: bool = True, why: str = "", p99_us: float | None = 100.0
-    ) -> FailoverEngine:
+        self, *, primary: bool = True, stand_in: bool = True, why: str = "", p99_us: float | None = 100.0,
+        first_ms: float | None = None,
+    ) -> FailoverEngine:  # fmt: skip
         self.engine = FailoverEngine(
             self.npu if primary else None, self.cpu if stand_in else None, self.reopen, self.bundle, self.rules,
             self.changes.release, "external:libnpu.so", why, p99_us=p99_us,
+            first_ms=first_ms,
         )  # fmt: skip
         return self.engine
 
@@ -55,6 +58,15 @@ class Served:
         self.engine.inputs[0][...] = x
         self.engine.invoke()
         return self.engine.outputs[0].copy()
+
+    def news(self) -> str:
+        """Wait for what the next probe finds; return what is told of it."""
+        assert self.engine is not None
+        before = self.engine.info
+        while self.engine.info is before or self.engine.info.degraded.endswith(PROBED):
+            assert self.changes.acquire(timeout=10), self.engine.info.degraded
+            self.engine.idle()
+        return self.engine.info.degraded
 
     def back(self) -> None:
         """Wait until the delegate serves again."""
@@ -81,8 +93,8 @@ def hang(engine: ScriptedDelegate) -> None:
 
 
 FAILURES: dict[str, tuple[Callable[[ScriptedDelegate], None], str]] = {
-    "crash": (lose, " was killed by SIGSEGV; "),
+    "crash": (lose, ": was killed by SIGSEGV; "),
     "error": (refuse, ": Node 4 failed to invoke"),
     "NaN": (answer_nan, ": output 'y': 1 of 3 values are not finite"),
-    "hang": (hang, " gave no answer within "),
+    "hang": (hang, ": gave no answer within "),
 }

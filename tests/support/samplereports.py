@@ -81,7 +81,7 @@ def covered(nodes: Sequence[Node]) -> tuple[Coverage, ...]:
                  tuple(taken)),
         Coverage("edgetpu", "documented", f"Coral Edge TPU compiler, {edition}: https://coral.ai/docs/", edge.count(0),
                  len(nodes), 1, left, tuple(edge)),
-        Coverage("gpu", "documented", "TFLite GPU delegate, 2026: https://ai.google.dev/edge/", 0, len(nodes), 0,
+        Coverage("gpu_tflite", "documented", "TFLite GPU delegate, 2026: https://ai.google.dev/edge/", 0, len(nodes), 0,
                  (Refusal("ADD", 1, "int8"),), (), "takes no op; ADD: int8"),
     )  # fmt: skip
 

@@ -43,6 +43,15 @@ def test_job_in_result_and_stages_out(module: Path) -> None:
     assert "noise" in child.log_tail(module.parent / "run")
 
 
+def test_of_a_long_log_the_end_alone_is_read(tmp_path: Path) -> None:
+    """A library may write gigabytes; here they are a hole in the file, which nobody could read in time."""
+    with (tmp_path / "log").open("wb") as log:
+        log.truncate(1 << 40)
+        log.seek(0, os.SEEK_END)
+        log.write(b"\n" + b"".join(b"line %d\n" % number for number in range(20)))
+    assert child.log_tail(tmp_path, 2) == "line 18\nline 19"
+
+
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGBUS"])
 def test_death_by_signal_names_the_stage_and_the_signal(module: Path, name: str) -> None:
     """A native crash cannot be caught inside; outside it is one exception that tells where."""

@@ -61,7 +61,12 @@ def test_delegates_are_targets_beside_runtimes() -> None:
         ("tflite-runtime>=2.1", "is no runtime"),
         ("", "'' is no runtime"),
         ("edgetpu 16.0", "use edgetpu"),
-        ("cpu", r"'cpu' has no table of its ops.*name the runtime of the device, ai-edge-litert or tflite-runtime"),
+        ("external", r"'external' has no table of its ops.*name the runtime of the device, ai-edge-litert or tflite"),
+        ("cpu", "'cpu' takes every op.*name ai-edge-litert or tflite-runtime, or xnnpack"),
+        ("ethos-u", "did you mean 'ethos_u'"),
+        ("openvino", "did you mean 'npu_openvino'"),
+        ("litert-gpu", "did you mean 'gpu'"),
+        ("gpu-tflite", "did you mean 'gpu_tflite'"),
         ("tflite-runtime 2.5.0", "older than every release that was measured: 2.7.0"),
     ],
 )

@@ -430,7 +430,7 @@ def test_a_delegate_that_takes_nothing_is_drawn_beside_the_others() -> None:
     assert lanes == [
         f"xnnpack ({LITERT}) takes 14 of 15 ops in 2 partitions, measured",
         "edgetpu takes at most 12 of 15 ops in 1 partition, documented",
-        "gpu takes 0 of 15 ops (takes no op; ADD: int8), documented",
+        "gpu_tflite takes 0 of 15 ops (takes no op; ADD: int8), documented",
     ]
     assert [a["x2"] for a, _ in page.all("line", "cpu")][-1] == "100.00%"
     fleet = read(samplereports.fleet())

@@ -55,10 +55,10 @@ def test_a_wrong_library_is_one_line_and_no_noise(
 
 def test_a_refusal_is_told_in_the_librarys_words(runtime: Runtime, tmp_path: Path) -> None:
     """What the library says is told, and that it says nothing as well."""
-    with pytest.raises(ValueError, match=r"^external:libedged_testdelegate\.so: testdelegate: no such device$"):
+    with pytest.raises(ValueError, match=r"^testdelegate: no such device$"):
         external(delegates.library(), fail="create").open(runtime.module())
     silent = crafted.library(tmp_path / "libsilent.so", crafted.ENTRY)
-    with pytest.raises(ValueError, match=r"^external:libsilent\.so: its library refused, and gave no reason$"):
+    with pytest.raises(ValueError, match=r"^its library refused, and gave no reason$"):
         external(silent).open(runtime.module())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from delegates import devices, gpu, litertwheel
+from delegates import devices, drivers, gpu, litertwheel
 from delegates.base import Opening
 from delegates.gpu import Gpu
 
@@ -25,7 +25,7 @@ class Machine:
         (self.wheel / gpu.LIBRARY).touch()
         patch.setattr(litertwheel, "folder", lambda: self.wheel)
         patch.setattr(litertwheel, "installed", lambda _name="": "2.3.0")
-        for name in (*gpu.DRIVER_VARIABLES, gpu.MORE_DRIVERS):
+        for name in (*drivers.VULKAN_ONLY, drivers.VULKAN_MORE):
             patch.delenv(name, raising=False)
 
     def load(self, names: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import delegates
+from delegates import registry
 from delegates.oprules import OpFacts, Rule, Table, Tensor, accepts, rules
 from delegates.optables import TABLES
 from delegates.optables_devices import ARMNN, EDGETPU, ETHOS_U, GPU, NEUTRON, VX
@@ -130,6 +131,16 @@ def test_rules_of_a_list_and_special_ones() -> None:
     """The special rule stands in place of the common one."""
     made = rules("A B", Rule(note="x"), B=Rule(note="y"), C=Rule())
     assert {name: rule.note for name, rule in made.items()} == {"A": "x", "B": "y", "C": ""}
+
+
+def test_a_table_has_the_name_that_a_configuration_has() -> None:
+    """One name each, in both: a delegate of the registry, or XNNPACK, which serves on the CPU inside a runtime."""
+    alone = [table for table in TABLES if not table.runtime]
+    assert len({table.name for table in alone}) == len(alone)
+    assert {table.name for table in alone} == set(registry.BUILT_IN) - {"cpu", *registry.WITH_OPTIONS_ONLY}
+    inside = [table for table in TABLES if table.runtime]
+    assert {table.name for table in inside} == {"xnnpack"}
+    assert all("XNNPACK, the CPU delegate in" in table.title for table in inside)
 
 
 def test_every_table_is_listed_once() -> None:

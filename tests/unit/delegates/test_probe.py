@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def child(name: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "delegates.probe", name, json.dumps(options)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, cwd=ROOT)
+    command, given = [sys.executable, "-m", "delegates.probe", name], json.dumps(options)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, cwd=ROOT, input=given)
 
 
 def test_it_prints_the_probe() -> None:

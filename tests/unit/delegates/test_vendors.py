@@ -18,6 +18,7 @@ def test_a_row_tells_where_it_is_from(row: Row) -> None:
     assert row.source.startswith("https://")
     assert row().note.startswith(f"{UNMEASURED} ({row.source}")
     assert row.table in TABLES
+    assert row.table.name == row.name
     assert set(row.defaults) <= set(row.keys)
     assert row.install
 

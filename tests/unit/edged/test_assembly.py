@@ -72,31 +72,6 @@ def test_a_stream_that_does_not_fit_its_model_is_a_mistake_of_the_configuration(
         assembled(folder, [{"name": "d", "bundle": "dense"}], streams=[stream])
 
 
-@pytest.mark.parametrize("delegates", ["auto", ["cpu"], {"cpu": {"xnnpack": False}}, ["vx", "cpu"]])
-def test_delegates_that_are_known_are_right(folder: Path, delegates: Any) -> None:
-    """Whether they are here is not asked: a box without its accelerator serves on the CPU."""
-    assembly.check_delegates(configured(folder, [{"name": "d", "bundle": "dense", "delegates": delegates}]).models[0])
-
-
-@pytest.mark.parametrize(
-    ("delegates", "says"),
-    [
-        (["warp"], "unknown delegate 'warp'"),
-        ({"cpu": {"threads": 2}}, "cpu: unknown option 'threads'"),
-        (["external"], "external: library must name a file"),
-    ],
-)
-def test_unknown_delegates_and_options_are_mistakes_of_the_configuration(
-    folder: Path, delegates: Any, says: str
-) -> None:
-    """Told by `edged check`, and at the start before anything runs."""
-    models = [{"name": "d", "bundle": "dense", "delegates": delegates}]
-    with pytest.raises(ConfigError, match=rf"models\.d\.delegates: {says}"):
-        assembly.check_delegates(configured(folder, models).models[0])
-    with pytest.raises(ConfigError, match=rf"models\.d\.delegates: {says}"):
-        assembled(folder, models)
-
-
 def test_a_runtime_may_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`auto` may be any installed one; a name is that one, or an error that says what to install."""
     for runtime in tflite_runtime.installed():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.brokers import eventually
 
 import edged
 from edged import childprocess
@@ -36,6 +40,75 @@ def test_the_last_line_is_the_answer(folder: Path) -> None:
     """Arguments arrive, other words before the answer do no harm, and there is nothing to read."""
     source = "import json, sys\nprint('noise')\nprint(json.dumps({'args': sys.argv[1:], 'in': sys.stdin.read()}))"
     assert answer(folder, source, "a b", "c") == {"args": ["a b", "c"], "in": ""}
+
+
+def test_what_is_given_arrives_whole(folder: Path) -> None:
+    """Also what is longer than an argument may be, and than a pipe holds: the child need not read it at once."""
+    source = "import json, sys, time\ntime.sleep(0.1)\ntext = sys.stdin.read()\nprint(json.dumps({'in': len(text)}))"
+    (folder / "answering.py").write_text(source)
+    with childprocess.start_answering("answering", given="x" * 3_000_000) as child:
+        assert childprocess.answer(child, 30) == {"in": 3_000_000}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import sys\nsys.exit(0)",
+        "import os\nos._exit(0)",
+        "print('{\"available\"')",
+        "print('[1]')",
+        "print('x' * 10)\nprint('[' * 100_000)",
+        "import os\nif os.fork():\n    os._exit(0)\nimport time\ntime.sleep(0.3)\nprint('{}')",
+    ],
+)
+def test_a_good_end_without_an_answer_is_none(folder: Path, source: str) -> None:
+    """A library that calls exit(0) or goes into the background, and one that prints something else last."""
+    with pytest.raises(NoAnswerError, match=r"^ended without an answer$") as caught:
+        answer(folder, source)
+    assert caught.value.code == 0
+
+
+def test_the_last_words_of_one_without_an_answer_are_told(folder: Path) -> None:
+    """And what it was doing."""
+    (folder / "answering.py").write_text("import sys\nprint('no licence', file=sys.stderr)\nsys.exit(0)")
+    child = childprocess.start_answering("answering")
+    with child, pytest.raises(NoAnswerError, match=r"^ended without an answer while it was probed: no licence$"):
+        childprocess.guarded_answer(child, Strict(1000), "it was probed")
+
+
+def test_what_a_child_writes_is_not_collected(folder: Path) -> None:
+    """A driver that writes 200 MB to both streams is read as fast as it writes, and costs this process nothing."""
+    source = (
+        "import os\nfor _ in range(3200):\n    os.write(1, b'x' * 32768)\n    os.write(2, b'y' * 32768)\n"
+        "os.write(1, b'\\n{\"a\": 1}\\n')\nos.write(2, b'\\nenough\\n')"
+    )
+    (folder / "answering.py").write_text(source)
+    asking = (
+        "from pathlib import Path\nfrom edged import childprocess\n"
+        "with childprocess.start_answering('answering') as child:\n"
+        "    assert childprocess.answer(child, 60) == {'a': 1}\n"
+        # ru_maxrss would be that of the process that forked it, if that was larger.
+        "print(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", asking], check=True, cwd=SOURCE, capture_output=True, text=True)
+    assert int(done.stdout) < 80 << 10  # KiB
+    with pytest.raises(NoAnswerError, match=r"^ended with 3: enough$"):
+        answer(folder, source + "\nraise SystemExit(3)")
+
+
+def test_one_that_never_stops_writing_is_late_all_the_same(folder: Path) -> None:
+    """The time is looked at between what comes."""
+    with pytest.raises(NoAnswerError, match="was not done"):
+        answer(folder, "import os\nwhile True:\n    os.write(2, b'y' * 32768)", timeout_s=0.3)
+
+
+def test_a_child_without_output_is_waited_for(folder: Path) -> None:
+    """It closed what it writes to: its end is still its own, and its time too."""
+    closed = "import os, time\nos.closerange(1, 3)\ntime.sleep({})\nos._exit(3)"
+    with pytest.raises(NoAnswerError, match=r"^ended with 3$"):
+        answer(folder, closed.format(0.3))
+    with pytest.raises(NoAnswerError, match="was not done"):
+        answer(folder, closed.format(60), timeout_s=0.3)
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGBUS"])
@@ -162,9 +235,9 @@ def test_a_guard_ends_a_child(folder: Path) -> None:
 
 def test_a_guarded_answer_is_the_same(folder: Path) -> None:
     """Looked after or not: the last line, also when it takes several looks; and a bad end has its words."""
-    (folder / "answering.py").write_text("import time\nprint('noise')\ntime.sleep(0.3)\nprint('[1]')")
-    with childprocess.start_answering("answering", start_new_session=True) as child:
-        assert childprocess.guarded_answer(child, Watch(child.pid, Limits(30))) == [1]
+    (folder / "answering.py").write_text("import time\nprint('noise')\ntime.sleep(0.3)\nprint('{\"a\": 1}')")
+    with childprocess.start_answering("answering") as child:
+        assert childprocess.guarded_answer(child, Watch(child.pid, Limits(30))) == {"a": 1}
     (folder / "answering.py").write_text("import sys\nsys.exit('no luck')")
     child = childprocess.start_answering("answering")
     with child, pytest.raises(NoAnswerError, match=r"^ended with 1: no luck$"):
@@ -172,12 +245,84 @@ def test_a_guarded_answer_is_the_same(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_process_left_behind_does_not_hold_up_the_answer(folder: Path, *, guarded: bool) -> None:
-    """What the child forked holds its pipes open: its own end, and what it wrote until then, are enough."""
-    source = "import subprocess\np = subprocess.Popen(['sleep', '20'])\nprint('{\"pid\": %d}' % p.pid)"
+def test_what_a_child_forked_ends_with_it(folder: Path, *, guarded: bool) -> None:
+    """It holds the pipes open, and would stay for ever: the child's own end is enough, and it is ended too."""
+    source = "import subprocess\np = subprocess.Popen(['sleep', '60'])\nprint('{\"pid\": %d}' % p.pid)"
     (folder / "answering.py").write_text(source)
     with childprocess.start_answering("answering") as child:
         told = childprocess.guarded_answer(child, Strict(1000)) if guarded else childprocess.answer(child, 15)
-    stat = Path(f"/proc/{told['pid']}/stat").read_text()
-    assert stat.rpartition(")")[2].split()[0] != "Z"  # it runs: its end was not waited for
-    os.kill(int(str(told["pid"])), signal.SIGKILL)
+    eventually(lambda: gone(told["pid"]), "it has ended")
+
+
+def test_a_process_left_behind_does_not_hold_up_the_answer(folder: Path) -> None:
+    """One that made itself a daemon, so that nobody finds it, and that writes on and on."""
+    source = (
+        "import subprocess\np = subprocess.Popen(['yes'], start_new_session=True)\n"
+        "print('\\n{\"pid\": %d}' % p.pid, file=open('pid', 'w'))\nraise SystemExit(3)"
+    )
+    (folder / "answering.py").write_text(source.replace("'pid'", repr(str(folder / "pid"))))
+    child = childprocess.start_answering("answering")
+    with child, pytest.raises(NoAnswerError, match="ended with 3"):
+        childprocess.answer(child, 15)
+    os.kill(json.loads((folder / "pid").read_text())["pid"], signal.SIGKILL)
+
+
+def test_what_is_late_ends_with_the_processes_it_isolated(folder: Path) -> None:
+    """A child of the child leads a session of its own, and has forked: nobody else knows of those."""
+    source = (
+        "import subprocess, time\n"
+        "p = subprocess.Popen(['sh', '-c', 'sleep 60 & echo $! > PID; wait'], start_new_session=True)\ntime.sleep(60)"
+    )
+    pid = folder / "pid"
+    (folder / "answering.py").write_text(source.replace("PID", str(pid)))
+    late = Late(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    child = childprocess.start_answering("answering")
+    with child, pytest.raises(NoAnswerError, match="enough"):
+        childprocess.guarded_answer(child, late)
+    eventually(lambda: gone(int(pid.read_text())), "it has ended")
+
+
+class Late:
+    """A guard that has had enough when something has happened."""
+
+    def __init__(self, happened: Callable[[], bool]) -> None:
+        self._happened, self.broken = happened, "enough"
+
+    def tick(self) -> bool:
+        return self._happened()
+
+
+def gone(pid: Any) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("dies", ["childprocess.die_with_parent()", "probe._die_with_parent()"])
+def test_a_child_whose_parent_was_killed_before_it_could_say_so_ends(folder: Path, dies: str) -> None:
+    """The kernel tells only of what comes afterwards."""
+    (folder / "answering.py").write_text(
+        "import os, sys, time\nfrom pathlib import Path\nfrom edged import childprocess\nfrom delegates import probe\n"
+        "Path(sys.argv[1], 'pid').write_text(str(os.getpid()))\n"
+        "while os.getppid() == int(sys.argv[2]): time.sleep(0.01)\n"
+        f"{dies}\nPath(sys.argv[1], 'lives').touch()\n"
+    )
+    parent = (
+        "import os, signal, sys, time\nfrom pathlib import Path\nfrom edged import childprocess\n"
+        "child = childprocess.start_answering('answering', sys.argv[1], str(os.getpid()))\n"
+        "while not Path(sys.argv[1], 'pid').exists(): time.sleep(0.01)\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", parent, str(folder)], check=False, cwd=SOURCE)
+    assert done.returncode == -signal.SIGKILL
+    eventually(lambda: gone((folder / "pid").read_text()), "it has ended")
+    assert not (folder / "lives").exists()
+
+
+def test_a_child_whose_parent_lives_goes_on(folder: Path) -> None:
+    """And its own children are not told of a parent that is none of theirs."""
+    source = (
+        "import json, os\nfrom edged import childprocess\nchildprocess.die_with_parent()\n"
+        "print(json.dumps({'parent': os.environ.get('EDGED_PARENT')}))"
+    )
+    assert answer(folder, source) == {"parent": None}

@@ -384,6 +384,22 @@ def test_what_another_process_uses_is_not_thrown_away(tmp_path: Path) -> None:
     assert contents(later.prepared(KEY)) == {}
 
 
+def test_what_another_process_uses_is_not_discarded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is to be compiled anew, and stays as it is: told, and let go."""
+    path = filled(tmp_path)
+    user, later = CompileCache(tmp_path), CompileCache(tmp_path)
+    assert user.prepared(KEY) == path
+    assert user.seal(path, KEY)
+    assert later.prepared(KEY) == path
+    assert not later.discard(path, "it is measured again")
+    assert contents(path) == WHOLE
+    assert "another process uses it" in caplog.text
+    assert later.prepared(KEY) == path
+    user.release(path)
+    assert later.discard(path, "it is measured again")
+    assert contents(later.prepared(KEY)) == {}
+
+
 def test_a_lock_of_what_was_removed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its open and its lock another process removed the directory and filled it anew: no cache for this one."""
     path, lock = filled(tmp_path), fcntl.flock

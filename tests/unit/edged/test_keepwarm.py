@@ -20,7 +20,14 @@ X = np.zeros((1, 3), np.float32).tobytes()
 
 
 class Checked(ScriptedEngine):
-    limit_ns, pid, recheck_s = 0, None, 0.02
+    limit_ns, pid, recheck_s, closing_s = 0, None, 0.02, 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone = False
+
+    def ended(self) -> bool:
+        return self.gone
 
 
 @pytest.fixture
@@ -122,3 +129,17 @@ def test_it_ends_when_told_to(rig: WorkerRig, monkeypatch: pytest.MonkeyPatch) -
     thread = keeping(rig, 0)
     thread.stop()
     assert not thread._thread.is_alive()
+
+
+def test_the_end_of_a_process_is_noticed_without_a_request(tmp_path: Path) -> None:
+    """It is not kept warm, its next check is an hour away: the look at its process is enough."""
+    engine = Checked()
+    engine.recheck_s = 3600.0  # type: ignore[assignment]
+    rig = WorkerRig(tmp_path, lambda: engine).start()
+    thread = keeping(rig, 0)
+    time.sleep(0.05)
+    assert engine.idles == 0
+    engine.gone = True
+    eventually(lambda: engine.idles > 0, "it is looked after", 5)
+    thread.stop()
+    rig.stop()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import crafted, delegates
+from support.brokers import eventually
 
 from delegates import registry
 from delegates.base import Probe
@@ -57,7 +60,7 @@ def _maps(process: Path) -> str:
 def test_a_good_library_is_available() -> None:
     """The child's answer arrives whole."""
     found = probing.probe("external", {"library": str(delegates.library())})
-    assert found == Probe(available=True, library=str(delegates.library()))
+    assert replace(found, needs=()) == Probe(available=True, library=str(delegates.library()))
 
 
 def test_wrong_names_and_options_are_reasons() -> None:
@@ -97,3 +100,76 @@ def test_what_is_wanted_is_told_by_its_own_name(tmp_path: Path) -> None:
         "edgetup": False,
     }
     assert [one.available for one in probing.probe_each(wanted)] == [True, False, True, False]
+
+
+def test_the_libraries_that_came_along_are_told(tmp_path: Path) -> None:
+    """Those that the vendor's library needs, as files; not the ones that were there before."""
+    needed = crafted.library(tmp_path / "libneeded.so", "int needed(void) { return 1; }")
+    source = f"{crafted.ENTRY}int needed(void); int mine(void) {{ return needed(); }}"
+    main = crafted.library(tmp_path / "libmain.so", source, needed)
+    found = probing.probe("external", {"library": str(main)})
+    assert (found.available, found.needs) == (True, (str(needed),))
+
+
+def test_a_stop_ends_the_looking(tmp_path: Path) -> None:
+    """What runs is killed at once, and nothing else is started."""
+    stopped, found = threading.Event(), []
+    options = library(tmp_path, crafted.HANGS)
+    looking = threading.Thread(target=lambda: found.append(probing.probe("external", options, 60, stopped=stopped)))
+    looking.start()
+    eventually(lambda: _users(options["library"]), "the library is loaded")
+    stopped.set()
+    looking.join(10)
+    assert [one.reason for one in found] == ["its process was stopped"]
+
+
+def test_after_a_stop_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No child, and nothing is available."""
+    stopped = threading.Event()
+    stopped.set()
+    monkeypatch.setattr(childprocess, "start_answering", None)
+    assert not any(one.available for one in probing.probe_each([("vx", {}), ("gpu", {})], stopped=stopped))
+
+
+@pytest.mark.parametrize(
+    ("library_does", "reason"),
+    [
+        ("exit(0);", "its process ended without an answer while it was probed"),
+        ("_exit(0);", "its process ended without an answer while it was probed"),
+        ("if (fork()) _exit(0); usleep(300000);", "its process ended without an answer while it was probed"),
+        ("exit(7);", "its process ended with 7 while it was probed"),
+        ('for (int i = 0; i < 20; i++) puts("{\\"available\\": true}"); fflush(0); _exit(0);', "without an answer"),
+        ("kill(0, SIGKILL);", "its process was killed by SIGKILL"),
+    ],
+)
+def test_a_library_that_ends_its_process_is_a_reason(library_does: str, reason: str, tmp_path: Path) -> None:
+    """Whatever status it gives, and whatever it prints before."""
+    source = "#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
+    ends = f"{source}__attribute__((constructor)) static void ends(void) {{ {library_does} }}"
+    found = probing.probe("external", library(tmp_path, ends))
+    assert not found.available
+    assert reason in found.reason
+    assert not _users(str(tmp_path / "libcrafted.so"))
+
+
+def test_options_of_any_length_reach_the_child() -> None:
+    """Longer than an argument may be."""
+    options = {"library": str(delegates.library()), "options": {"log": "x" * 300_000}}
+    assert probing.probe("external", options).available
+
+
+@pytest.mark.parametrize("ends", ["import os; os._exit(5)", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"])
+def test_a_package_that_ends_its_process_ends_a_child(
+    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is imported nowhere else before it has been imported there."""
+    (tmp_path / "fatal.py").write_text(ends)
+    info = tmp_path / "fatal-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fatal\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\nfatal = fatal:make\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = probing.probe_all([("fatal", {}), ("cpu", {})])
+    assert [(name, one.available) for name, one in found.items()] == [("fatal", False), ("cpu", True)]
+    assert found["fatal"].reason.endswith("while it was probed")

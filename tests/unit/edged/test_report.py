@@ -143,8 +143,11 @@ def test_both_messages_are_json_with_a_rising_seq(rig: WorkerRig) -> None:
 class GuardedEngine(ScriptedEngine):
     """One that ends a hang by itself, after `limit_ns`, and runs in the process `pid`."""
 
-    limit_ns, recheck_s = 0, 0.0
+    limit_ns, recheck_s, closing_s = 0, 0.0, 0.0
     pid: int | None = None
+
+    def ended(self) -> bool:
+        return False
 
 
 def test_a_model_that_a_stand_in_serves_degrades_the_device(rig: WorkerRig, engine: ScriptedEngine) -> None:
@@ -162,6 +165,20 @@ def test_a_model_that_a_stand_in_serves_degrades_the_device(rig: WorkerRig, engi
     assert (metrics["failovers"], metrics["returns"]) == (2, 1)
     rig.worker.info = EngineInfo("scripted 1", "npu", 1, returns=2)
     assert report.state() == ("ready", "")
+
+
+def test_the_scheduling_is_that_of_the_thread_that_infers(rig: WorkerRig, engine: ScriptedEngine) -> None:
+    """A process of its own may have achieved less than the worker; in this process both are one."""
+    rig.start()
+    report = report_on(rig)
+
+    def told() -> tuple[str, str]:
+        model = report.status(DeviceState.READY)["models"]["m"]  # type: ignore[index]
+        return model["scheduling"], model["worker_scheduling"]
+
+    assert told() == ("off", "off")
+    rig.worker.info = EngineInfo("scripted 1", "npu", 1, scheduling="cpus 1, nice -20 not permitted")
+    assert told() == ("cpus 1, nice -20 not permitted", "off")
 
 
 def test_what_a_starting_model_is_at_is_told(rig: WorkerRig) -> None:

@@ -34,6 +34,8 @@ def test_each_word_is_one_datagram(listener: tuple[str, socket.socket]) -> None:
         (notifier.stopping("degraded: é"), "STOPPING=1\nSTATUS=degraded: é".encode()),
         (notifier.stopping(), b"STOPPING=1"),
         (notifier.watchdog(), b"WATCHDOG=1"),
+        (notifier.status("degraded chip:\n gone"), b"STATUS=degraded chip: gone"),
+        (notifier.extend(720.0), b"EXTEND_TIMEOUT_USEC=720000000"),
     ]
     assert [(delivered, sock.recv(4096)) for delivered, _ in said] == [(True, words) for _, words in said]
 

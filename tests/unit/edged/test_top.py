@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -122,12 +123,98 @@ def test_device_without_metrics_shows_what_its_status_says():
     """A device that has not measured yet is there with its models and no numbers."""
     row, _ = _table(_fleet(_status("a", "degraded", models={"har": {"state": "failed", "delegate": "cpu"}})))
     assert (row["STATE"], row["DELEGATE"], row["P99ms"], row["REQ/S"], row["SEEN"]) == (
-        "degraded/failed",
+        "failed",
         "cpu",
         "-",
         "-",
         "-",
     )
+
+
+def _three(**facts):
+    """A degraded device of three models, of which `b` says these facts."""
+    models = {
+        name: {"state": "ready", "delegate": "cpu", "degraded": "", "failovers": 0, "returns": 0} for name in "abc"
+    }
+    models["b"] |= facts
+    return _status("press-07", "degraded", models=models, reason="b: " + str(facts.get("degraded")))
+
+
+_WHY = "edgetpu: was killed by SIGSEGV, and answered 3 of 5 probes wrongly"
+
+
+@pytest.mark.parametrize("width", [None, 120, 80, 60])
+def test_what_is_wrong_stands_with_the_model_that_has_it(width):
+    """One of three lost its accelerator: its row alone says so, the line below why and how often, at every width."""
+    fleet = _fleet(_three(degraded=_WHY, failovers=2, returns=1))
+    lines = screen(fleet, now_ns(), stages=True, width=width)
+    header, a, b, _, c = (line.split() for line in lines[:5])
+    assert [row[header.index("STATE")] for row in (a, b, c)] == ["ready", "degraded", "ready"]
+    assert [row[header.index("DELEGATE")] for row in (a, b, c)] == ["cpu"] * 3
+    assert lines[3].startswith("  2 failovers, 1 return; edgetpu: was killed")
+    assert width is None or max(map(len, lines)) <= width
+    assert (width in (80, 60)) == lines[3].endswith("…")
+    assert sum("edgetpu" in line for line in lines) == 1
+
+
+def test_eighty_columns_show_the_delegate():
+    """A lost accelerator is seen on the usual terminal, with metrics that fill the other columns."""
+    lines = screen(_fleet(_three(), _metrics("press-07", n=99)), now_ns(), stages=False, width=80)
+    assert {"DELEGATE", "P50ms", "P99ms"} <= set(lines[0].split())
+
+
+def test_a_model_that_came_back_tells_its_failovers():
+    """All is well now, and was not: the counts stay visible, without a reason."""
+    lines = screen(_fleet(_status("a", models={"m": {"state": "ready", "failovers": 1, "returns": 1}})), now_ns(),
+                   stages=False, width=80)  # fmt: skip
+    assert lines[2] == "  1 failover, 1 return"
+
+
+@pytest.mark.parametrize(
+    ("state", "models", "shown"),
+    [
+        ("degraded", {"m": {"state": "ready"}}, ["degraded/ready"]),
+        ("degraded", {"m": {"state": "ready"}, "n": {"state": "failed"}}, ["ready", "failed"]),
+        ("degraded", {"m": {"degraded": "x"}, "n": {}}, ["degraded", "-"]),
+        ("stuck", {"m": {"state": "stuck"}, "n": {"state": "ready"}}, ["stuck", "ready"]),
+        ("starting", {"m": {"state": "starting"}, "n": {"state": "ready", "degraded": "x"}}, ["starting", "degraded"]),
+        ("lost", {"m": {"state": "ready", "degraded": "x"}}, ["lost/degraded"]),
+        ("degraded", {}, ["degraded"]),
+        ("ready", {"m": {"state": ["ready"], "degraded": 5}}, ["ready"]),
+    ],
+)
+def test_a_devices_state_is_told_where_no_model_explains_it(state, models, shown):
+    """Who is gone is gone with all its models; what nobody explains stands in every row."""
+    lines = screen(_fleet(_status("a", state, models=models)), now_ns(), stages=False, width=None)
+    assert [line.split()[1] for line in lines if line.startswith("a ")] == shown
+
+
+def test_a_devices_own_reason_is_told_once():
+    """Where no model has the state, the first row has the reason below it; a broker's word of an old boot has none."""
+    models = {"m": {"state": "ready"}, "n": {"state": "ready"}}
+    fleet = _fleet(_status("a", "draining", models=models, reason="told to stop"))
+    lines = screen(fleet, now_ns(), stages=False, width=None)
+    assert (lines[2], sum("told to stop" in line for line in lines)) == ("  told to stop", 1)
+    assert screen(_fleet(_status("a", "draining", models={}, reason="why")), now_ns(), stages=False, width=None)[2] == (
+        "  why"
+    )
+
+
+@pytest.mark.parametrize("junk", [None, True, -1, 1e99, float("nan"), [], {}, "\x1b[2J", 10**400])
+def test_junk_below_a_row_is_nothing(junk):
+    """Statuses come from strangers: what has another type is not there, and nothing moves the cursor."""
+    facts = dict.fromkeys(("state", "reason", "degraded", "failovers", "returns"), junk)
+    models = {"m": facts, "n": {"state": "degraded"}}
+    lines = screen(_fleet(_status("a", "degraded", models=models)), now_ns(), stages=False, width=80)
+    assert "".join(lines).isprintable()
+    shown = [line.strip() for line in lines[1:5] if line.startswith("  ")]
+    assert shown == (["[2J"] if isinstance(junk, str) else [])
+
+
+def test_a_reason_without_end_is_clipped():
+    """Where no terminal sets the width, a stranger's text does not fill the screen either."""
+    lines = screen(_fleet(_three(degraded="x" * 10**5)), now_ns(), stages=False, width=None)
+    assert max(map(len, lines)) < 200
 
 
 def test_stale_device_is_marked():
@@ -278,6 +365,18 @@ def test_once_as_text_has_no_escape_sequences(bus, capsys):
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert text.startswith("DEVICE")
+    device.stop()
+
+
+def test_once_fits_a_terminal(bus, capsys, monkeypatch):
+    """On a terminal the table is as wide as that; only elsewhere it has every column."""
+    device = _device(bus, _status("a"), _retained(_metrics("a")))
+    monkeypatch.setenv("COLUMNS", "80")
+    for terminal in (True, False):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)  # noqa: B023  # called in this round
+        assert top.run(_args("--broker", bus, "--once")) == 0
+        text = capsys.readouterr().out
+        assert ("RUNTIME" in text, max(map(len, text.splitlines())) <= 80) == (not terminal, terminal)
     device.stop()
 
 

@@ -10,6 +10,8 @@ import pytest
 from support.brokers import eventually
 from support.failovers import FAILURES, RULES, Served, X, answer_nan, lose, refuse
 
+from edged.engines import base, failover_probe
+from edged.engines.failover import FailoverEngine
 from edged.errors import Code, InternalError, RequestError
 
 
@@ -215,10 +217,52 @@ def test_a_stand_in_that_is_wrong_is_an_error(served: Served) -> None:
 
 
 def test_the_first_inference_may_be_slow(served: Served) -> None:
-    """Compiling is no hang: the first one has a minute, those after it what was measured."""
+    """Compiling is no hang: the first one has a minute where nothing is known, those after it what was measured."""
     served.open()
     assert served.npu.limits[0] == 60_000_000_000
-    assert set(served.npu.limits[1:]) == {80_000_000}  # 4 floors of 20 ms; 20 x 0.1 ms is less
+    assert set(served.npu.limits[1:]) == {20_000_000}  # the floor; 20 x 0.1 ms is less
+
+
+def test_the_first_inference_is_bounded_by_what_it_took_before(served: Served) -> None:
+    """20 x 100 ms, as measured by the selection."""
+    served.open(first_ms=100.0)
+    assert served.npu.limits[0] == 2_000_000_000
+
+
+def test_a_later_first_inference_is_bounded_by_the_one_at_the_start(served: Served) -> None:
+    """Nothing was measured: what the start took is known all the same, and it was quick. The floor is a second."""
+    served.open(p99_us=None)
+    lose(served.npu)
+    served.ask()
+    served.back()
+    assert served.reopen.opened[0].limits[0] == 1_000_000_000
+
+
+@pytest.mark.parametrize("when", ["at the start", "at a probe", "later"])
+def test_wrong_numbers_without_golden_samples(tmp_path: Path, when: str) -> None:
+    """What the stand-in answered at the start tells: wrong by half is found, wrong by a hair is not."""
+    served = Served(tmp_path, golden=False)
+    served.npu.off_by = 1e-3
+    served.reopen.script = lambda engine: setattr(engine, "off_by", 0.0 if when == "later" else 1.0)
+    if when == "at the start":
+        served.npu.off_by = 1.0
+    engine = served.open()
+    assert engine.info.failovers == (when == "at the start")
+    if when == "at a probe":
+        lose(served.npu)
+        served.ask()
+        assert "a probe failed: wrong numbers: random inputs, output 'y': off by 1" in served.news()
+    if when == "later":
+        served.npu.off_by = 1.0
+        engine.idle()
+    assert engine.info.delegate == "cpu"
+    if when != "at a probe":
+        assert "wrong numbers: random inputs, output 'y': off by 1" in engine.info.degraded
+    served.reopen.script = lambda engine: setattr(engine, "off_by", 0.0)
+    served.back()
+    assert served.reopen.calls == 1 + (when == "at a probe")  # what was wrong before is forgotten
+    assert np.array_equal(served.ask(), 2 * X)
+    engine.close()
 
 
 def test_an_inference_is_given_the_time_of_now(served: Served) -> None:
@@ -280,3 +324,40 @@ def test_idle_keeps_the_stand_in_warm(served: Served, monkeypatch: pytest.Monkey
     served.ask()
     engine.idle()
     assert served.cpu.idles == 2
+
+
+# --- asked from other threads -----------------------------------------------------------------------------------------
+
+
+def test_its_process_may_vanish_while_another_thread_asks(served: Served) -> None:
+    """The delegate is left between two looks of the thread that reports: it gets an answer, no error."""
+    engine = served.open()
+    looks = iter([served.npu, None])
+
+    class Vanishing(FailoverEngine):
+        _primary = property(lambda _: next(looks))  # type: ignore[assignment]
+
+    engine.__class__ = Vanishing
+    try:
+        assert engine.pid == served.npu.pid
+        looks = iter([served.npu, None])
+        assert engine.ended() is False
+    finally:
+        engine.__class__ = FailoverEngine
+
+
+def test_the_end_of_its_process_can_be_seen_without_a_request(served: Served) -> None:
+    """Until the next call, which finds it; while the delegate is away nothing has ended."""
+    served.reopen.hold.clear()
+    engine = served.open()
+    assert not engine.ended()
+    lose(served.npu)
+    assert engine.ended()
+    engine.idle()
+    assert engine.info.delegate == "cpu"
+    assert not engine.ended()
+
+
+def test_closing_takes_what_its_parts_may_take(served: Served) -> None:
+    """A process that does not let go, and the thread that opens another one."""
+    assert served.open().closing_s == base.CLOSING_S + failover_probe.STOP_S

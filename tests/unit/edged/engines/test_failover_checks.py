@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from support import tinymodel
+from support import failovers, tinymodel
+from support.engines import ScriptedDelegate
 
-from edged.engines.failover_checks import FIRST_NS, Finite, HangLimit
+from edged.engines import failover_checks
+from edged.engines.failover_checks import FIRST_NS, Examiner, Finite, HangLimit
 
 MS = 1_000_000
 
@@ -29,6 +33,24 @@ def test_what_was_measured_before_counts_until_there_is_enough() -> None:
     for _ in range(50):
         limit.record(1 * MS)
     assert limit.ns == 2000 * MS
+
+
+def test_what_was_measured_needs_no_more_floors() -> None:
+    """20 times 1 ms is below the floor, which is 250 ms from the start; four of them hold where nothing is known."""
+    limit = HangLimit(20.0, 250, p99_us=1000.0)
+    assert limit.ns == 250 * MS
+    limit.record(1 * MS)
+    assert limit.ns == 250 * MS
+
+
+def test_the_first_inference_has_a_limit_of_its_own() -> None:
+    """A minute unknown; 20 times what was measured, or the P99 where that is more; a second, or four floors."""
+    assert HangLimit(20.0, 250, p99_us=1000.0).first.ns == FIRST_NS
+    assert HangLimit(20.0, 250, 1000.0, 200.0).first.ns == 4000 * MS
+    assert HangLimit(20.0, 250, 500_000.0, 200.0).first.ns == 10_000 * MS
+    assert HangLimit(20.0, 10, 1000.0, 1.0).first.ns == 1000 * MS
+    assert HangLimit(20.0, 500, 1000.0, 1.0).first.ns == 2000 * MS
+    assert HangLimit(20.0, 250, 1000.0, 50_000.0).first.ns == 100_000 * MS
 
 
 def test_from_a_hundred_on_it_is_a_multiple_of_the_p99() -> None:
@@ -92,3 +114,29 @@ def test_a_scalar_and_an_empty_output_are_looked_at() -> None:
     finite = Finite((tinymodel.spec("s", ()), tinymodel.spec("e", (0, 3))))
     assert finite.holds([np.array(1.0, np.float32), np.zeros((0, 3), np.float32)])
     assert not finite.holds([np.array(np.nan, np.float32), np.zeros((0, 3), np.float32)])
+
+
+def test_only_the_inference_counts_as_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filling the inputs and comparing the outputs may take long: a limit made of that would let a hang pass."""
+    clock, taken = [0], []
+    monkeypatch.setattr(failover_checks, "now_ns", lambda: clock[0])
+
+    def passes(ns: int) -> None:
+        clock[0] += ns
+
+    class Slow(ScriptedDelegate):
+        def __getattribute__(self, name: str) -> object:
+            passes(60_000 * MS if name in ("inputs", "outputs") else 0)
+            return super().__getattribute__(name)
+
+        def invoke(self) -> None:
+            passes(3 * MS)
+            vars(self)["outputs"][0][...] = 2 * vars(self)["inputs"][0]
+
+    class Recorded(HangLimit):
+        def record(self, ns: int) -> None:
+            taken.append(ns)
+            super().record(ns)
+
+    Examiner(failovers.write(tmp_path / "b"), Recorded(20.0, 250)).admit(Slow(), 3)
+    assert taken == [3 * MS] * 3

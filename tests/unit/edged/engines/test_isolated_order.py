@@ -93,3 +93,14 @@ def test_a_message_is_bounded() -> None:
     assert len(message) < isolated_order.MAX_ANSWER
     with pytest.raises(RuntimeError, match=r"the end$"):
         isolated_order.understood(message)
+
+
+def test_a_message_is_bounded_whatever_it_is_made_of() -> None:
+    """Three long texts, of characters that JSON writes in twelve bytes; the end of each is kept."""
+    long = "\N{GRINNING FACE}" * 100_000
+    message = isolated_order.refusal(BadDataError(f"{long}there", f"{long}is wrong", f"{long}mend it"))
+    assert len(message) < isolated_order.MAX_ANSWER
+    with pytest.raises(BadDataError) as caught:
+        isolated_order.understood(message)
+    for told, end in ((caught.value.where, "there"), (caught.value.what, "is wrong"), (caught.value.hint, "mend it")):
+        assert told.endswith(f"\N{GRINNING FACE}{end}")

@@ -11,15 +11,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent.parent.parent
 # Of Python's own library, all of it in the documentation of 3.9 (https://docs.python.org/3.9/library/).
 KNOWN = {
-    "argparse", "argparse.ArgumentParser", "collections.abc.Iterable", "collections.abc.Mapping",
-    "contextlib.suppress", "ctypes", "ctypes.CDLL", "dataclasses.dataclass", "enum.Enum", "enum.IntEnum",
-    "functools", "functools.cache", "importlib.import_module", "importlib.util.find_spec", "itertools",
-    "itertools.count", "json", "json.dumps", "json.loads", "os", "os.environ", "os.pathsep", "pathlib.Path", "re",
-    "re.compile", "signal", "signal.SIGKILL", "signal.Signals", "stat", "stat.S_ISBLK", "stat.S_ISCHR",
-    "stat.S_ISFIFO", "stat.S_ISLNK", "stat.S_ISSOCK", "struct", "struct.pack", "struct.pack_into",
-    "subprocess", "subprocess.DEVNULL", "subprocess.PIPE", "subprocess.Popen", "subprocess.TimeoutExpired", "sys",
-    "sys.argv", "sys.executable", "sys.exit", "sys.stdout", "types.ModuleType", "typing.Any", "typing.Protocol",
-    "typing.TYPE_CHECKING",
+    "argparse", "argparse.ArgumentParser", "collections.abc.Iterable", "collections.abc.Iterator",
+    "collections.abc.Mapping", "contextlib.suppress", "ctypes", "ctypes.CDLL", "dataclasses.dataclass",
+    "enum.Enum", "enum.IntEnum", "functools", "functools.cache", "importlib.import_module",
+    "importlib.util.find_spec", "itertools", "itertools.count", "json", "json.dumps", "json.loads", "os",
+    "os.MFD_CLOEXEC", "os.O_RDONLY", "os.SEEK_SET", "os.close", "os.devnull", "os.dup", "os.environ", "os.getpid",
+    "os.getppid", "os.kill", "os.killpg", "os.lseek", "os.memfd_create", "os.open", "os.pathsep", "os.read",
+    "pathlib.Path", "re", "re.compile", "select", "select.POLLIN", "select.poll", "signal", "signal.SIGHUP",
+    "signal.SIGINT", "signal.SIGKILL", "signal.SIGTERM", "signal.Signals", "stat", "stat.S_ISBLK", "stat.S_ISCHR",
+    "stat.S_ISFIFO", "stat.S_ISLNK", "stat.S_ISSOCK", "struct", "struct.pack", "struct.pack_into", "subprocess",
+    "subprocess.DEVNULL", "subprocess.PIPE", "subprocess.Popen", "subprocess.TimeoutExpired", "sys", "sys.argv",
+    "sys.executable", "sys.exit", "sys.stdout", "tempfile", "tempfile.TemporaryFile", "time", "time.monotonic",
+    "types.ModuleType", "typing.Any", "typing.Protocol", "typing.TYPE_CHECKING",
 }  # fmt: skip
 # Arguments that 3.9 does not take.
 NEW_ARGUMENTS = {("zip", "strict"), ("dataclass", "slots"), ("dataclass", "kw_only"), ("dataclass", "match_args")}

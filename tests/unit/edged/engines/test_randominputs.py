@@ -51,6 +51,58 @@ def test_calibration_is_turned_into_steps_where_the_client_sends_them(dense: Bun
     assert (found.dtype, found.min(), found.max()) == (np.int8, -7, 13)
 
 
+def halves(found: Any) -> tuple[Any, Any]:
+    """Return the even draws and the odd ones."""
+    return found[::2], found[1::2]
+
+
+def test_where_calibration_saw_more_every_second_draw_does_too(dense: Bundle) -> None:
+    """Golden samples of 0…1 and 0….6, calibration of -2…3: half of the draws stay, half take all of it."""
+    x = np.array([[[0, 0]], [[1, 0.6]]], np.float32)
+    samples = Golden({"x": x}, {}, {}, {})
+    near, far = halves(drawn(dense, spec("x", (1, 2)), samples, (InputRange("x", -2.0, 3.0),)))
+    assert (near.min(axis=0) >= 0).all()
+    assert (near.max(axis=0) <= x[1]).all()
+    assert (far.min(axis=0) < -1.5).all()
+    assert (far.max(axis=0) > 2.5).all()
+    assert far.min() >= -2
+    assert far.max() <= 3
+
+
+def test_an_element_of_another_scale_is_widened_in_proportion(dense: Bundle) -> None:
+    """Thousandths beside thousands, a constant beside both: half precision would overflow on the other's values."""
+    x = np.array([[[0.001, 0, 7]], [[0.002, 5000, 7]]], np.float32)
+    samples = Golden({"x": x}, {}, {}, {})
+    far = halves(drawn(dense, spec("x", (1, 3)), samples, (InputRange("x", -5000.0, 10_000.0),)))[1]
+    assert far[..., 0].min() >= 0
+    assert far[..., 0].max() <= 0.003001
+    assert (far[..., 0].min() < 0.0005, far[..., 0].max() > 0.0025) == (True, True)
+    assert (far[..., 1].min() < -4000, far[..., 1].max() > 9000) == (True, True)
+    assert (far[..., 2] == 7).all()
+
+
+def test_a_calibration_of_less_changes_nothing(dense: Bundle) -> None:
+    """Golden samples may come from other data: what they hold was met too."""
+    x = np.array([[[-4.0]], [[4.0]]], np.float32)
+    found = drawn(dense, spec("x", (1, 1)), Golden({"x": x}, {}, {}, {}), (InputRange("x", -1.0, 1.0),))
+    without = drawn(dense, spec("x", (1, 1)), Golden({"x": x}, {}, {}, {}))
+    assert (found == without).all()
+    other = drawn(dense, spec("x", (1, 1)), Golden({"x": x}, {}, {}, {}), (InputRange("another", -9.0, 9.0),))
+    assert (other == without).all()
+
+
+def test_wider_steps_and_indices_are_whole_numbers_that_the_input_holds(dense: Bundle) -> None:
+    """-30…30 at scale .1 is more than int8 holds; tokens up to 99 are all drawn."""
+    steps = spec("x", (64,), "int8", scale=0.1, zero_point=3, io="quantized")
+    x = np.stack([np.full(64, -50, np.int8), np.full(64, 50, np.int8)])
+    far = halves(drawn(dense, steps, Golden({"x": x}, {}, {}, {}), (InputRange("x", -30.0, 30.0),)))[1]
+    assert (far.dtype, far.min(), far.max()) == (np.int8, -128, 127)
+    tokens = np.stack([np.full(64, 3, np.int64), np.full(64, 40, np.int64)])
+    seen = (InputRange("x", 0.0, 99.0),)
+    far = halves(drawn(dense, spec("x", (64,), "int64"), Golden({"x": tokens}, {}, {}, {}), seen))[1]
+    assert (far.min(), far.max()) == (0, 99)
+
+
 @pytest.mark.parametrize(
     ("of", "low", "high"),
     [

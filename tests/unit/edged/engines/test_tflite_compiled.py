@@ -177,9 +177,9 @@ def test_a_part_is_served_only_where_the_runtime_says_so(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("delegate", "opened", "reason"),
     [
-        (OnCpu(part=True, alone=CAUSE), 1, "mock: ROUND: Operation is not supported."),
-        (OnCpu(part=True, alone=b""), 1, "mock: Some ops are not accelerated."),
-        (OnCpu(part=True, alone=b"0" + PART[1:]), 1, "mock: 0 operations will run on the GPU"),
+        (OnCpu(part=True, alone=CAUSE), 1, "ROUND: Operation is not supported."),
+        (OnCpu(part=True, alone=b""), 1, "Some ops are not accelerated."),
+        (OnCpu(part=True, alone=b"0" + PART[1:]), 1, "0 operations will run on the GPU"),
         (OnCpu(part=True, both=b""), 2, "took 1 of 2 ops alone, and does not say so with the CPU beside it"),
     ],
     ids=["says why not", "says nothing", "takes none", "takes nothing beside the CPU"],
@@ -191,7 +191,7 @@ def test_the_cpu_never_serves_under_another_name(
     delegate.asked.clear()
     with pytest.raises(RuntimeError) as caught:
         CompiledEngine(dense(tmp_path), delegate)
-    assert reason in str(caught.value)
+    assert str(caught.value).startswith(reason)  # without its name: whoever opens it knows that
     assert len(delegate.asked) == opened
 
 

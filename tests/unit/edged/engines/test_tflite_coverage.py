@@ -51,7 +51,9 @@ def test_every_delegate_has_a_row_that_says_how_it_is_known() -> None:
     """The delegates the fleet may have, each once, with its document."""
     found = tflite_coverage.documented(chain("ABS"))
     names = [row.delegate for row in found if row.delegate != "xnnpack"]
-    assert names == ["gpu", "litert-gpu", "edgetpu", "ethos-u", "vx", "neutron", "qnn", "armnn", "neuron", "openvino"]
+    assert names == [
+        "gpu_tflite", "gpu", "edgetpu", "ethos_u", "vx", "neutron", "qnn", "armnn", "neuron", "npu_openvino"
+    ]  # fmt: skip
     assert all(row.how == "documented" and "https://" in row.source for row in found)
     assert set(tflite_coverage.names()) == {*names, "xnnpack"}
 
@@ -88,14 +90,14 @@ def test_edge_tpu_counts_by_place_and_tflite_by_what_is_ready() -> None:
 
 def test_gpu_takes_its_largest_partition_only() -> None:
     """max_delegated_partitions is 1 by default: the larger half is kept, wherever it stands."""
-    row = rows(chain("CONV_2D", "ARG_MAX", "CONV_2D", "RELU"))["gpu"]
+    row = rows(chain("CONV_2D", "ARG_MAX", "CONV_2D", "RELU"))["gpu_tflite"]
     assert row.partition == (-1, -1, 0, 0)
     assert row.refused[0] == Refusal("CONV_2D", 1, "outside the largest partition")
 
 
 def test_other_delegates_take_every_partition() -> None:
     """Ethos-U has no CUMSUM: two pieces, both taken."""
-    row = rows(chain("ABS", "CUMSUM", "RELU", "CUMSUM", "CUMSUM"))["ethos-u"]
+    row = rows(chain("ABS", "CUMSUM", "RELU", "CUMSUM", "CUMSUM"))["ethos_u"]
     assert (row.taken, row.partitions, row.partition) == (2, 2, (0, -1, 1, -1, -1))
     assert row.refused == (Refusal("CUMSUM", 3, "not in its table"),)
     assert row.reason == ""
@@ -113,8 +115,8 @@ def test_open_dimensions_are_those_of_the_signature() -> None:
     model = chain("RELU")
     tensors = tuple(Tensor(t.name, t.dtype, (1, 8), (-1, 8)) for t in model.graphs[0].tensors)
     opened = ModelFile((Graph("main", tensors, model.graphs[0].ops, (0,), (1,)),), ())
-    assert rows(opened)["ethos-u"].refused == (Refusal("RELU", 1, "open dimension"),)
-    assert rows(model)["ethos-u"].taken == 1
+    assert rows(opened)["ethos_u"].refused == (Refusal("RELU", 1, "open dimension"),)
+    assert rows(model)["ethos_u"].taken == 1
 
 
 def test_weights_are_constants_and_variables_are_not() -> None:
@@ -128,9 +130,9 @@ def test_weights_are_constants_and_variables_are_not() -> None:
 
 def test_an_empty_graph_is_no_error() -> None:
     """Nothing to take: zero of zero, no reason, and no fault of the delegate's."""
-    row = rows(ModelFile((Graph("main", (), (), (), ()),), ()))["gpu"]
+    row = rows(ModelFile((Graph("main", (), (), (), ()),), ()))["gpu_tflite"]
     assert (row.taken, row.total, row.partitions, row.reason) == (0, 0, 0, "")
-    assert tflite_coverage.without_use([row], "gpu") == ()
+    assert tflite_coverage.without_use([row], "gpu_tflite") == ()
 
 
 @pytest.mark.usefixtures("nothing_here")
@@ -195,7 +197,7 @@ def test_names_tell_rows_apart() -> None:
     """Both runtimes bring an XNNPACK, measured or documented: every row has a name of its own, and XNNPACK is first."""
     model = chain("LOGISTIC")
     found = tflite_coverage.rows(model, ())
-    assert [row.name for row in found[:3]] == ["xnnpack (ai-edge-litert)", "xnnpack (tflite-runtime)", "gpu"]
+    assert [row.name for row in found[:3]] == ["xnnpack (ai-edge-litert)", "xnnpack (tflite-runtime)", "gpu_tflite"]
     assert len({row.name for row in found}) == len(found) == len(TABLES)
     measured = tflite_coverage.of_runtime(model, tried(partition=(0,)))
     assert (measured.name, measured.runtime) == ("xnnpack (ai-edge-litert 9.9)", "ai-edge-litert")

@@ -39,3 +39,28 @@ NUMBER = "Op builtin_code out of range: 217. Are you using old TFLite binary wit
 def test_why(exc: Exception, says: str) -> None:
     """What is missing is named; what we do not know stays as it is, in one line."""
     assert tflite_words.why(exc) == says
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (
+            "testdelegate: no deviceRestored original execution plan after delegate application failure.",
+            "testdelegate: no device",
+        ),
+        (
+            "chip: device lostNode number 6 (Chip) failed to invoke.",
+            "chip: device lost; Node number 6 (Chip) failed to invoke",
+        ),
+        (
+            "reshape.cc:92 8 != 6.\nNode number 0 (RESHAPE) failed to prepare.Node number 7 (Chip) failed to prepare.",
+            "reshape.cc:92 8 != 6; Node number 0 (RESHAPE) failed to prepare; Node number 7 (Chip) failed to prepare",
+        ),
+        ("Node number 6 (Chip) failed to invoke.", "Node number 6 (Chip) failed to invoke"),
+        ("Restored original execution plan after delegate application failure.", None),
+        ("libchip.so: no such file", "libchip.so: no such file"),
+    ],
+)
+def test_a_delegates_words_stand_apart_from_the_runtimes(said: str, heard: str | None) -> None:
+    """The runtimes put theirs right behind; where they said nothing else, that is what there is to tell."""
+    assert tflite_words.told(RuntimeError(said)) == (heard or said.rstrip("."))

@@ -20,7 +20,6 @@ from edged.engines.measure import Job
 from edged.engines.tflite_runtime import Runtime
 from edged.selection import children
 from edged.selection.children import Measurer
-from edged.selection.keeping import blank
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def dense(tmp_path: Path) -> Bundle:
 def measured(loaded: Bundle, runtime: Runtime | None = None, measurer: Measurer | None = None) -> Measured:
     candidate = Candidate((runtime or tflite_runtime.installed()[0]).name)
     job = Job(loaded.path, loaded.model_sha256, candidate, seconds=60)
-    return (measurer or Measurer()).measure(job, blank(candidate))
+    return (measurer or Measurer()).measure(job, candidate.unmeasured())
 
 
 def killed_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, number: str = "KILL") -> Path:
@@ -126,13 +125,14 @@ def test_stop_ends_the_wait_for_another_try(dense: Bundle, tmp_path: Path, monke
     assert count(tries) == 1
 
 
-def test_stop_ends_the_child_at_once(tmp_path: Path) -> None:
+def test_stop_ends_the_child_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of seconds per invoke is being measured; stop kills the child, and the row says so."""
     slow = bundle.read(tinymodel.write_slow_bundle(tmp_path / "slow", repeats=200))
+    tries = killed_at_first(tmp_path, monkeypatch, 0)
     measurer, rows = Measurer(), []
     thread = threading.Thread(target=lambda: rows.append(measured(slow, measurer=measurer)))
     thread.start()
-    eventually(lambda: measurer._child is not None, "the child runs")
+    eventually(lambda: count(tries) == 1, "the child runs")
     measurer.stop()
     thread.join(10)
     assert [(row.verdict, row.reason) for row in rows] == [("failed", "the process that loaded it was stopped")]
@@ -143,7 +143,7 @@ def test_a_child_that_hangs_as_a_whole_is_ended(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(children, "GRACE_S", 0.0)
     slow = bundle.read(tinymodel.write_slow_bundle(tmp_path / "slow", repeats=400))
     candidate = Candidate(tflite_runtime.installed()[0].name)
-    row = Measurer().measure(Job(slow.path, slow.model_sha256, candidate, seconds=1), blank(candidate))
+    row = Measurer().measure(Job(slow.path, slow.model_sha256, candidate, seconds=1), candidate.unmeasured())
     assert (row.verdict, row.crashed) == ("failed", False)
     assert row.reason == "the process that loaded it was not done after 1 s"
 

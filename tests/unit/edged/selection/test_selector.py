@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -18,10 +20,13 @@ from delegates import registry
 from delegates.base import BOTH, DEFAULT, LITERT, TFLITE_RUNTIME, Opening, Probe
 from delegates.select import Measured
 from edged import bundle, probing
+from edged.affinity import ThreadPolicy
 from edged.bundle import Bundle
+from edged.config import SelectionConfig
+from edged.engines.candidate import Candidate
 from edged.engines.measure import Job
 from edged.engines.tflite_runtime import Runtime
-from edged.selection import NothingAgreesError, Selector, Wish, finding, served, wish
+from edged.selection import NothingAgreesError, Selector, Wish, finding, locks, served, wish
 from edged.selection.children import Measurer
 from edged.selection.suspects import FOLDER
 
@@ -55,9 +60,9 @@ class Bench:
         self.here: tuple[str, ...] = ()
         self.before: Callable[[Job], None] = lambda _: None
         monkeypatch.setattr(Measurer, "measure", lambda _self, job, row: self._measured(job, row))
-        monkeypatch.setattr(probing, "probe", lambda name, _options: self._probed(name))
+        monkeypatch.setattr(probing, "probe", lambda name, _options, **_: self._probed(name))
         monkeypatch.setattr(probing, "everything", lambda: (("cpu", {}), ("chip", {})))
-        monkeypatch.setattr(probing, "probe_each", lambda wanted: [self._probed(name) for name, _ in wanted])
+        monkeypatch.setattr(probing, "probe_each", lambda wanted, **_: [self._probed(name) for name, _ in wanted])
         monkeypatch.setattr(Runtime, "version", property(lambda _: "1.0"))
         create = registry.create
         monkeypatch.setattr(
@@ -144,6 +149,15 @@ def test_touching_the_library_measures_it_again_and_it_alone(
     assert bench.jobs[2:] == ["chip on ai-edge-litert"]
 
 
+def test_the_bare_names_of_its_library_are_remembered(bench: Bench, dense: Bundle, state: Path, library: Path) -> None:
+    """Of one that the system's search path leads to; a path is looked at as it was given."""
+    wanted = ({"library": "libedged_nowhere.so"}, {"library": str(library)})
+    for given in wanted:
+        Selector(state).choose(dense, Wish((("external", given),), (LITERT,)))
+    told = [Selector(state).keeping.store.installed(f"external {json.dumps(given)}") for given in wanted]
+    assert [one and one.names for one in told] == [("libedged_nowhere.so",), ()]
+
+
 def test_another_model_is_measured(bench: Bench, dense: Bundle, state: Path, tmp_path: Path) -> None:
     """The same name, other bytes."""
     selector = Selector(state)
@@ -190,6 +204,45 @@ def test_a_crash_makes_a_suspect_until_its_library_changes(
     bench.rows.clear()
     library.write_bytes(b"mended")
     assert Selector(state).choose(dense, Wish(CHIP_AND_CPU, (LITERT,))).rows[0].verdict == "slower"
+
+
+def test_a_measurement_that_fails_ends_what_was_known(bench: Bench, dense: Bundle, state: Path) -> None:
+    """The older row says that it agrees: the next start measures again, and does not open it on that word."""
+    Selector(state).choose(dense, Wish(CHIP_AND_CPU, (LITERT,)))
+    bench.rows["chip on ai-edge-litert"] = {"verdict": "failed", "reason": "device lost"}
+    for fresh in (True, False):
+        found = Selector(state).choose(dense, Wish(CHIP_AND_CPU, (LITERT,)), fresh=fresh)
+        assert found.rows[0].verdict == "failed"
+    assert bench.jobs.count("chip on ai-edge-litert") == 3
+
+
+def test_a_measurement_that_was_stopped_ends_nothing(bench: Bench, dense: Bundle, state: Path) -> None:
+    """Ctrl-C says nothing of the candidate."""
+    Selector(state).choose(dense, Wish(CHIP_AND_CPU, (LITERT,)))
+    bench.rows["chip on ai-edge-litert"] = {"verdict": "failed", "reason": "the process that loaded it was stopped"}
+    selector = Selector(state)
+    bench.before = lambda job: selector.stop() if job.candidate.delegate == "chip" else None
+    selector.choose(dense, Wish(CHIP_AND_CPU, (LITERT,)), fresh=True)
+    bench.jobs.clear()
+    assert Selector(state).choose(dense, Wish(CHIP_AND_CPU, (LITERT,))).rows[0].kept
+    assert bench.jobs == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("label", "\x1b[31mevil"), ("options", "not JSON"), ("threads", -1), ("delegate", "gpu")]
+)
+def test_a_row_is_of_the_candidate_whatever_the_file_says(
+    name: str, value: object, bench: Bench, dense: Bundle, state: Path
+) -> None:
+    """Somebody edited it: the key tells which candidate it is of."""
+    wanted = Wish(CPU, (LITERT,))
+    (before,) = Selector(state).choose(dense, wanted).rows
+    file = Selector(state).file
+    told = json.loads(file.read_text())
+    for kept in told["rows"].values():
+        kept["row"][name] = value
+    file.write_text(json.dumps(told))
+    assert Selector(state).choose(dense, wanted).rows == (replace(before, kept=True),)
 
 
 def test_remeasure_tries_a_suspect_again(bench: Bench, dense: Bundle, state: Path) -> None:
@@ -248,8 +301,9 @@ def test_what_was_asked_for_and_cannot_serve_is_missed(bench: Bench, dense: Bund
     found = Selector(state).choose(dense, Wish(CHIP, (LITERT, TFLITE_RUNTIME)))
     assert (found.chosen.delegate, found.stand_in) == ("cpu", found.chosen)
     assert found.missed == "chip: unavailable: no chip is connected (connect it)"
-    assert found.retry is not None
-    assert found.retry.delegate == "chip"
+    (miss,) = found.misses
+    assert miss.retry is not None
+    assert miss.retry.delegate == "chip"
     assert [row.label for row in found.rows if row.delegate == "chip"] == ["chip on ai-edge-litert"]
 
 
@@ -268,7 +322,7 @@ def test_only_what_may_pass_is_tried_in_the_background(
     bench.rows["chip on ai-edge-litert"] = row
     found = Selector(state).choose(dense, Wish(CHIP, (LITERT,)))
     assert found.missed == f"chip: {row['verdict']}: {row['reason']}"
-    assert (found.retry is not None) == retried
+    assert [miss.retry is not None for miss in found.misses] == [retried]
 
 
 def test_slower_is_not_missed(bench: Bench, dense: Bundle, state: Path) -> None:
@@ -276,7 +330,7 @@ def test_slower_is_not_missed(bench: Bench, dense: Bundle, state: Path) -> None:
     bench.rows = {"cpu on ai-edge-litert": {"p50_us": 1.0}, "chip on ai-edge-litert": {"verdict": "refused"}}
     found = Selector(state).choose(dense, Wish(CHIP_AND_CPU, BOTH_RUNTIMES))
     assert found.chosen.delegate == "cpu"
-    assert (found.missed, found.retry) == ("", None)
+    assert (found.missed, found.misses) == ("", ())
 
 
 def test_two_with_the_same_name_are_told_apart(bench: Bench, dense: Bundle, state: Path) -> None:
@@ -291,7 +345,7 @@ def test_a_delegate_that_no_runtime_here_can_bring_in_is_unavailable(bench: Benc
     wanted = (("chip", {"on": [LITERT]}),)
     found = Selector(state).choose(dense, Wish(wanted, (TFLITE_RUNTIME,)))
     assert found.rows[0].reason == "needs ai-edge-litert, which is not installed or not allowed here"
-    assert found.retry is None
+    assert [miss.retry for miss in found.misses] == [None]
 
 
 def test_nothing_that_agrees_is_an_error_with_each_reason(bench: Bench, dense: Bundle, state: Path) -> None:
@@ -302,7 +356,7 @@ def test_nothing_that_agrees_is_an_error_with_each_reason(bench: Bench, dense: B
     }
     with pytest.raises(NothingAgreesError, match=r"chip on .*: no device; cpu on .*: rubbish") as caught:
         Selector(state).choose(dense, Wish(CHIP, (LITERT,)))
-    assert caught.value.retry is not None
+    assert [miss.retry is not None for miss in caught.value.misses] == [True]
 
 
 def test_threads_auto_measures_one_two_and_four(
@@ -319,7 +373,7 @@ def test_threads_auto_measures_one_two_and_four(
 
 
 def test_time_for_all_is_bounded(bench: Bench, dense: Bundle, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CPU took it all: the accelerator is not measured, says so, and is asked for at the next start."""
+    """The CPU took it all, but for its own time: what is not measured says so, and is asked for at the next start."""
     clock = [0]
     monkeypatch.setattr("edged.selection.selector.now_ns", lambda: clock[0])
     seconds: list[float] = []
@@ -330,11 +384,40 @@ def test_time_for_all_is_bounded(bench: Bench, dense: Bundle, state: Path, monke
 
     bench.before = takes_long
     found = Selector(state, 60, 100).choose(dense, Wish(CHIP_AND_CPU, BOTH_RUNTIMES))
-    assert seconds == [60, 10]
-    assert [row.verdict for row in found.rows[:2]] == ["unmeasured"] * 2
-    assert "no time was left of the 100 s" in found.missed
+    assert seconds == [60, 60, 10]
+    assert [row.verdict for row in found.rows[:2]] == ["slower", "unmeasured"]
+    assert "no time was left of the 100 s" in found.rows[1].reason
     Selector(state).choose(dense, Wish(CHIP_AND_CPU, BOTH_RUNTIMES))
-    assert bench.jobs[2:] == ["chip on ai-edge-litert", "chip on tflite-runtime"]
+    assert bench.jobs[3:] == ["chip on tflite-runtime"]
+
+
+@pytest.mark.parametrize("first_agrees", [True, False])
+def test_the_cpu_has_time_of_its_own_until_it_can_serve(
+    first_agrees: bool, bench: Bench, dense: Bundle, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is none for anything else: one of its candidates serves, and no more than one is needed for that."""
+    clock = [0]
+    monkeypatch.setattr("edged.selection.selector.now_ns", lambda: clock[0])
+
+    def takes_long(_: Job) -> None:
+        clock[0] += 90 * 10**9
+
+    bench.before = takes_long
+    bench.rows["cpu on ai-edge-litert"] = {} if first_agrees else {"verdict": "failed", "reason": "no memory"}
+    found = Selector(state, 60, 0.5).choose(dense, Wish(CHIP_AND_CPU, BOTH_RUNTIMES))
+    assert found.chosen.delegate == "cpu"
+    assert bench.jobs == [f"cpu on {name}" for name in BOTH_RUNTIMES[: 1 if first_agrees else 2]]
+    assert {row.verdict for row in found.rows if row.delegate == "chip"} == {"unmeasured"}
+
+
+def test_a_cpu_that_is_known_needs_no_time_of_its_own(
+    bench: Bench, dense: Bundle, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves without: another candidate of the CPU waits like all others."""
+    Selector(state).choose(dense, Wish(CPU, (LITERT,)))
+    monkeypatch.setattr("edged.selection.selector.LEAST_S", 1000.0)
+    Selector(state).choose(dense, Wish(CPU, BOTH_RUNTIMES))
+    assert bench.jobs == ["cpu on ai-edge-litert"]
 
 
 def test_auto_takes_what_is_here_and_remembers_it(
@@ -406,6 +489,89 @@ def test_who_serves_from_the_directory_is_known(state: Path) -> None:
     assert served(state)
     second.stop()
     assert not served(state)
+
+
+def test_a_look_at_who_serves_hides_nobody(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look takes the lock for a moment, just when a daemon starts: the daemon takes it after that."""
+    first = Selector(state)
+    first.announce()  # makes the file
+    first.stop()
+    looking = os.open(state / locks.SERVING, os.O_RDWR)
+    fcntl.flock(looking, fcntl.LOCK_EX)
+    monkeypatch.setattr(locks.time, "sleep", lambda _: fcntl.flock(looking, fcntl.LOCK_UN))
+    daemon = Selector(state)
+    daemon.announce()
+    os.close(looking)
+    assert served(state)
+    daemon.stop()
+
+
+def test_many_announcements_are_one(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each model's thread says it, at the same time; after the stop nobody does any more."""
+    made: list[Any] = []
+    presence = locks.Presence
+
+    def slowly(directory: Path) -> Any:
+        threading.Event().wait(0.02)
+        made.append(presence(directory))
+        return made[-1]
+
+    monkeypatch.setattr(locks, "Presence", slowly)
+    selector = Selector(state)
+    threads = [threading.Thread(target=selector.announce) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    selector.stop()
+    selector.announce()
+    assert len(made) == 1
+    assert not served(state)
+
+
+def test_after_a_stop_nothing_is_looked_for_nor_remembered(
+    bench: Bench, dense: Bundle, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not found because nobody looked is found at the next start."""
+    monkeypatch.setattr(finding, "looks", lambda: "today")
+    selector = Selector(state)
+    monkeypatch.setattr(probing, "probe_each", lambda wanted, stopped: [_stopped(stopped) for _ in wanted])
+    selector.stop()
+    selector.choose(dense, Wish(None, (LITERT,)))
+    assert Selector(state).keeping.found() is None
+
+
+def _stopped(event: threading.Event) -> Probe:
+    assert event.is_set()
+    return Probe(available=False)
+
+
+def test_what_is_judged_beside_a_service_has_no_priority(bench: Bench, dense: Bundle, state: Path) -> None:
+    """The model's CPUs, and ordinary priority there; it is known afterwards under the thread's own."""
+    policies: list[ThreadPolicy] = []
+    bench.before = lambda job: policies.append(job.policy)
+    selector, own = Selector(state), ThreadPolicy((0,), "fifo")
+    asked = Wish(CPU, (LITERT,), policy=own)
+    selector.choose(dense, asked, aside=True)
+    assert policies == [ThreadPolicy((0,), "off")]
+    assert selector.agrees(dense, Candidate(LITERT), own)
+    assert not selector.agrees(dense, Candidate(LITERT), ThreadPolicy((0,), "off"))
+
+
+def test_what_was_not_measured_for_want_of_time_is_tried_later(
+    bench: Bench, dense: Bundle, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the background, where there is time."""
+    monkeypatch.setattr("edged.selection.selector.LEAST_S", 1000.0)
+    found = Selector(state).choose(dense, Wish(CHIP, (LITERT,)))
+    assert found.chosen.delegate == "cpu"
+    assert [miss.retry is not None for miss in found.misses] == [True]
+
+
+def test_the_defaults_are_the_configurations(state: Path) -> None:
+    """One home for how long things may take."""
+    selector, rules = Selector(state), SelectionConfig()
+    assert (selector.candidate_s, selector.total_s) == (rules.candidate_s, rules.total_s)
 
 
 def test_the_file_is_json_that_a_person_can_read(bench: Bench, dense: Bundle, state: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
 from delegates.select import Measured
 from edged.selection import store as module
+from edged.selection.key import Installed
 from edged.selection.store import FILE, Store
 
 KEY = {"model": "m", "delegate": "vx", "threads": "1", "library": "a 1 2"}
@@ -55,7 +57,7 @@ def test_the_file_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", "[" * 100_000, '{"format": 2}', '{"rows": {"a": 1}}', '{"rows": {"a": {"key": {}, "row": {}}}}',
+        "", "{", "[]", "[" * 100_000, '{"format": 1}', '{"rows": {"a": 1}}', '{"rows": {"a": {"key": {}, "row": {}}}}',
         '{"unknown": 1}', "\x00" * 100,
     ],
 )  # fmt: skip
@@ -69,6 +71,56 @@ def test_a_file_that_cannot_be_used_is_told_and_replaced(
     assert "starting afresh" in caplog.text
     store.keep(KEY, row())
     assert Store(tmp_path).row(KEY) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("p50_us", -5.0), ("p99_us", float("nan")), ("open_ms", float("inf")), ("rss_bytes", -1), ("samples", 10**400),
+        ("worst", -0.5), ("nodes_taken", 5), ("nodes_total", 5), ("first_ms", 1e300),
+    ],
+)  # fmt: skip
+def test_figures_that_no_measurement_finds_are_not_used(
+    name: str, value: object, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody edited the file: told, and measured again."""
+    Store(tmp_path).keep(KEY, row())
+    told = json.loads((tmp_path / FILE).read_text())
+    for kept in told["rows"].values():
+        kept["row"][name] = value
+    (tmp_path / FILE).write_text(json.dumps(told))
+    assert Store(tmp_path).row(KEY) is None
+    assert f".row.{'nodes_taken' if 'nodes' in name else name}: must be " in caplog.text
+
+
+def test_an_error_without_measure_is_kept(tmp_path: Path) -> None:
+    """Of a delegate that answers rubbish, as a share of its tolerance."""
+    Store(tmp_path).keep(KEY, row(worst=1e300, nodes_taken=5, nodes_total=5))
+    assert Store(tmp_path).row(KEY) == row(worst=1e300, nodes_taken=5, nodes_total=5, kept=True)
+
+
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor is a file read that is larger than any of ours; the next write puts a file in its place."""
+    os.mkfifo(tmp_path / FILE)
+    store = Store(tmp_path)
+    assert "it is no regular file; starting afresh" in caplog.text
+    store.keep(KEY, row())
+    assert Store(tmp_path).row(KEY) is not None
+    with (tmp_path / FILE).open("ab") as file:
+        file.truncate(module.MAX_BYTES + 1)
+    assert Store(tmp_path).row(KEY) is None
+
+
+def test_what_is_forgotten_is_gone_for_every_key_of_the_candidate(tmp_path: Path) -> None:
+    """And of no other one; the file is not written where nothing is known."""
+    store = Store(tmp_path)
+    store.keep(KEY, row())
+    store.keep({**KEY, "threads": "2"}, row())
+    store.forget({**KEY, "library": "b"})
+    assert Store(tmp_path).keys() == [{**KEY, "threads": "2"}]
+    written = (tmp_path / FILE).stat().st_ino
+    store.forget(KEY)
+    assert (tmp_path / FILE).stat().st_ino == written
 
 
 def test_a_directory_that_cannot_be_written_is_no_obstacle(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -103,8 +155,20 @@ def test_what_was_found_holds_while_the_machine_looks_the_same(tmp_path: Path) -
     assert store.found("tomorrow") is None
 
 
-def test_libraries_are_remembered(tmp_path: Path) -> None:
-    """So that a start can look at the file without a probe; "" is a delegate without one."""
-    Store(tmp_path).keep_library("vx {}", "")
-    assert Store(tmp_path).library("vx {}") == ""
-    assert Store(tmp_path).library("gpu {}") is None
+def test_what_a_probe_told_is_remembered(tmp_path: Path) -> None:
+    """So that a start can look at the files without a probe."""
+    told = Installed("/lib/libvx.so", "1.0", "/dev/galcore", ("/lib/libovx.so",))
+    Store(tmp_path).keep_installed("vx {}", told)
+    assert Store(tmp_path).installed("vx {}") == told
+    assert Store(tmp_path).installed("gpu {}") is None
+
+
+def test_what_is_known_is_not_written_again(tmp_path: Path) -> None:
+    """Flash wears out, and a probe tells the same at each start."""
+    store = Store(tmp_path)
+    store.keep_installed("vx {}", Installed("a"))
+    written = (tmp_path / FILE).stat().st_ino
+    store.keep_installed("vx {}", Installed("a"))
+    assert (tmp_path / FILE).stat().st_ino == written
+    store.keep_installed("vx {}", Installed("b"))
+    assert (tmp_path / FILE).stat().st_ino != written

@@ -6,16 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from edged import wholefile
 from edged.selection.suspects import FOLDER, Marks
 
 KEY = {"delegate": "vx"}
 HOLD = """
 import os, sys
 from pathlib import Path
+from edged import wholefile
 from edged.selection.suspects import Marks
 with Marks(Path(sys.argv[1])).opening({"delegate": "vx"}, "vx on r"):
     print("held", flush=True)
@@ -81,6 +84,60 @@ def test_an_orderly_end_takes_the_marks_along(tmp_path: Path) -> None:
         assert list((tmp_path / FOLDER).iterdir()) == []
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_one_that_is_interrupted_while_it_makes_its_mark_leaves_none(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C just when the file was made, or before that."""
+    writes = wholefile.write
+
+    def interrupted(path: Path, text: str) -> None:
+        if when == "after":
+            writes(path, text)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wholefile, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt), Marks(tmp_path).opening(KEY, "vx"):
+        pass
+    assert list(tmp_path.glob(f"{FOLDER}/*")) == []
+
+
+def test_two_threads_that_open_the_same_hold_one_mark(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two models with one bundle: the mark stays until the last of them is done."""
+    marks = Marks(tmp_path)
+    with marks.opening(KEY, "vx"):
+        with marks.opening(KEY, "vx"):
+            pass
+        assert len(list((tmp_path / FOLDER).iterdir())) == 1
+    assert list((tmp_path / FOLDER).iterdir()) == []
+    assert caplog.text == ""
+
+
+def test_two_processes_that_open_the_same_have_a_mark_each(tmp_path: Path) -> None:
+    """One of them is done, the other one crashes afterwards: that is seen, and cleared, when a third one lives."""
+    with holding(tmp_path, "live") as first, holding(tmp_path, "live") as second, holding(tmp_path, "live") as third:
+        first.communicate("", timeout=10)
+        assert not Marks(tmp_path).left(KEY)
+        second.kill()
+        second.wait(10)
+        assert Marks(tmp_path).left(KEY)
+        Marks(tmp_path).clear(KEY)
+        assert not Marks(tmp_path).left(KEY)
+        assert len(list((tmp_path / FOLDER).iterdir())) == 1
+        third.communicate("", timeout=10)
+    assert list((tmp_path / FOLDER).iterdir()) == []
+
+
+def test_a_named_pipe_is_a_mark_that_cannot_be_read(tmp_path: Path) -> None:
+    """It is not waited for."""
+    marks = Marks(tmp_path)
+    with marks.opening(KEY, "vx"):
+        (path,) = (tmp_path / FOLDER).iterdir()
+        path.unlink()
+        os.mkfifo(path)
+        assert marks.left(KEY)
+
+
 def test_an_error_is_no_crash(tmp_path: Path) -> None:
     """The library refused, and said so."""
     marks = Marks(tmp_path)
@@ -97,3 +154,45 @@ def test_a_directory_that_cannot_be_written_is_no_obstacle(tmp_path: Path, caplo
         opened.append(os.getpid())
     assert opened
     assert "would not be remembered" in caplog.text
+
+
+def test_after_an_orderly_end_no_mark_is_made(tmp_path: Path) -> None:
+    """The thread that opens the accelerator again may be late: what it opens then is closed at once."""
+    marks = Marks(tmp_path)
+    marks.let_go()
+    with marks.opening(KEY, "vx"):
+        assert not (tmp_path / FOLDER).exists()
+
+
+def test_a_mark_that_is_being_written_at_the_end_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end waits for the write, whichever thread it is on."""
+    marks, writes = Marks(tmp_path), wholefile.write
+    begun, ended, going = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(path: Path, text: str) -> None:
+        begun.set()
+        going.wait(10)
+        writes(path, text)
+
+    def let_go() -> None:
+        marks.let_go()
+        ended.set()
+
+    monkeypatch.setattr(wholefile, "write", slow)
+    done = threading.Event()
+
+    def hold() -> None:
+        with marks.opening(KEY, "vx"):
+            done.wait(10)
+
+    threads = [threading.Thread(target=target) for target in (hold, let_go)]
+    threads[0].start()
+    assert begun.wait(10)
+    threads[1].start()
+    assert not ended.wait(0.05)
+    going.set()
+    assert ended.wait(10)
+    assert list((tmp_path / FOLDER).iterdir()) == []
+    done.set()
+    for thread in threads:
+        thread.join(10)

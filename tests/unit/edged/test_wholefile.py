@@ -1,0 +1,52 @@
+"""There is the old file or the new one, and never a part of either."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from edged import wholefile
+
+
+def test_it_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
+    """Below directories that are made for it; and nothing else is left."""
+    path = tmp_path / "a" / "b.json"
+    for text in ("old", "new µ"):
+        wholefile.write(path, text)
+    assert path.read_text() == "new µ"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_write_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when it is to be put on it."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    path = tmp_path / "b.json"
+    wholefile.write(path, "old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="full"):
+        wholefile.write(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    """As text, up to the size that the reader expects."""
+    wholefile.write(tmp_path / "a", "new µ")
+    assert wholefile.read(tmp_path / "a", 6) == "new µ"
+    with pytest.raises(OSError, match="larger than 5 bytes"):
+        wholefile.read(tmp_path / "a", 5)
+
+
+def test_a_named_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """It would be waited for; a directory is refused too."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no regular file"):
+        wholefile.read(tmp_path / "pipe", 10)
+    with pytest.raises(OSError, match=r"directory|regular"):
+        wholefile.read(tmp_path, 10)
