@@ -102,8 +102,13 @@ def test_native_words_are_heard_and_passed_on() -> None:
         os.write(2, b"after\n")
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        assert pipe.read() == b"from C\nafter\n"
-    assert heard.text == "from C\n"
+        assert _own(pipe.read().decode()) == ["from C", "after"]
+    assert _own(heard.text) == ["from C"]
+
+
+def _own(text: str) -> list[str]:
+    """The lines of this test: a runtime that another one loaded may let go of something meanwhile, and say so."""
+    return [line for line in text.splitlines() if not line.startswith("INFO: ")]
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["grows", "is cut meanwhile"])
