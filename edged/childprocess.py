@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -78,8 +78,10 @@ class _Pipes:
         self.out, self.err = bytearray(), bytearray()
         self._kept: dict[int, tuple[bytearray, int]] = {}
         self._poll = select.poll()
+        self._files: list[IO[bytes]] = []
         for pipe, kept, most in ((child.stdout, self.out, _ANSWER), (child.stderr, self.err, _SAID)):
             if pipe is not None:
+                self._files.append(pipe)
                 self._kept[pipe.fileno()] = (kept, most)
                 self._poll.register(pipe, select.POLLIN)
 
@@ -99,6 +101,11 @@ class _Pipes:
         for _ in range(_LAST_CHUNKS):
             if not (self._kept and self._some(0)):
                 return
+
+    def close(self) -> None:
+        """Let go of the pipes; what was kept stays."""
+        for pipe in self._files:
+            pipe.close()
 
     def _some(self, within_s: float) -> bool:
         ready = self._poll.poll(within_s * 1000)
@@ -190,7 +197,8 @@ def guarded_answer(child: Popen[bytes], guard: Guard, while_: str = "") -> dict[
         _wait(child, pipes, guard)
     finally:
         _end(child)
-    pipes.rest()
+        pipes.rest()
+        pipes.close()
     return _answered(child, pipes, while_)
 
 

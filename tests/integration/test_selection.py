@@ -259,7 +259,11 @@ def opening(box: Box) -> subprocess.Popen[bytes]:
     config["selection"] = {"candidate_s": 60, "total_s": 120}
     (box.folder / "edged.yaml").write_text(json.dumps(config))
     command = [sys.executable, "-m", "edged", "delegates", "-c", str(box.folder / "edged.yaml")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # A daemon in the process of another test may have ignored it for this one, and a child inherits that.
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509  # no thread starts here
+    )  # fmt: skip
     eventually(lambda: list((box.folder / "state").glob("opening/*.json")), "it opens the accelerator")
     return process
 

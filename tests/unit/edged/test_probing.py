@@ -149,7 +149,7 @@ def test_a_library_that_ends_its_process_is_a_reason(library_does: str, reason: 
     found = probing.probe("external", library(tmp_path, ends))
     assert not found.available
     assert reason in found.reason
-    assert not _users(str(tmp_path / "libcrafted.so"))
+    eventually(lambda: not _users(str(tmp_path / "libcrafted.so")), "what it forked, and that was killed, is gone")
 
 
 def test_options_of_any_length_reach_the_child() -> None:

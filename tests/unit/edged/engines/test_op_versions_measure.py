@@ -22,7 +22,7 @@ KNOWN = {
     "stat.S_ISFIFO", "stat.S_ISLNK", "stat.S_ISSOCK", "struct", "struct.pack", "struct.pack_into", "subprocess",
     "subprocess.DEVNULL", "subprocess.PIPE", "subprocess.Popen", "subprocess.TimeoutExpired", "sys", "sys.argv",
     "sys.executable", "sys.exit", "sys.stdout", "tempfile", "tempfile.TemporaryFile", "time", "time.monotonic",
-    "types.ModuleType", "typing.Any", "typing.Protocol", "typing.TYPE_CHECKING",
+    "types.ModuleType", "typing.Any", "typing.IO", "typing.Protocol", "typing.TYPE_CHECKING",
 }  # fmt: skip
 # Arguments that 3.9 does not take.
 NEW_ARGUMENTS = {("zip", "strict"), ("dataclass", "slots"), ("dataclass", "kw_only"), ("dataclass", "match_args")}
