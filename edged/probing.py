@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Event
 from typing import Any
 
@@ -62,20 +62,9 @@ def probe_each(wanted: Sequence[Wanted], timeout_s: float = TIMEOUT_S, *, stoppe
         return list(pool.map(lambda item: probe(item[0], item[1], timeout_s, stopped=stopped), wanted))
 
 
-def probe_all(wanted: Iterable[Wanted] | None = None, timeout_s: float = TIMEOUT_S) -> dict[str, Probe]:
-    """Look for those that are wanted, by the names they are told by; without any, for all that need no options."""
-    chosen = everything() if wanted is None else tuple(wanted)
-    return {told(*item): found for item, found in zip(chosen, probe_each(chosen, timeout_s), strict=True)}
-
-
 def everything() -> tuple[Wanted, ...]:
     """Return every delegate that can be looked for without options, the built-in ones first."""
     return tuple((name, {}) for name in registry.names() if name not in registry.WITH_OPTIONS_ONLY)
-
-
-def found(timeout_s: float = TIMEOUT_S) -> tuple[str, ...]:
-    """Return the delegates that can serve on this machine, as `delegates: auto` takes them."""
-    return tuple(name for name, one in probe_all(timeout_s=timeout_s).items() if one.available)
 
 
 def told(name: str, options: Mapping[str, Any] | None = None) -> str:

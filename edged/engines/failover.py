@@ -97,13 +97,12 @@ class FailoverEngine:
         self._why, self._told = why or "could not be opened", Told()
         self._warm_ns = now_ns()
         self._serve(primary or self._stand_in)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
             if stand_in is not None:
                 self._warm_up(stand_in, bundle)
             self._begin()
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     @property
     def limit_ns(self) -> int:

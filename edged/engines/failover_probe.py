@@ -161,12 +161,11 @@ class Reprobe:
 
     def _probed(self) -> GuardedEngine:
         engine = self._reopen()
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._close, engine)
             if not self._stopped.is_set():
                 self._admit(engine)
-        except BaseException:
-            self._close(engine)
-            raise
+            undo.pop_all()
         return engine
 
     def _note(self, reason: str) -> None:

@@ -6,6 +6,7 @@ eventfd each way says whose turn it is. One inference costs this side three syst
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 from collections.abc import Callable, Sequence
@@ -124,9 +125,9 @@ def _opened(order: Order, timeout_s: float) -> tuple[Block, Process, Opened]:
             os.close(written)
     finally:
         os.close(memory)
-    try:
-        return block, process, understood(process.message(timeout_s))
-    except BaseException:
-        process.kill()
-        process.close()
-        raise
+    with contextlib.ExitStack() as undo:
+        undo.callback(process.close)
+        undo.callback(process.kill)
+        opened = understood(process.message(timeout_s))
+        undo.pop_all()
+    return block, process, opened

@@ -7,6 +7,7 @@ says why, whatever bytes they are.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import math
 import mmap
@@ -76,12 +77,11 @@ def _room(spec: TensorSpec) -> int:
 def new(manifest: Manifest) -> int:
     """Make the memory of a block, all zeros; returns its descriptor. Raises OSError when there is not so much."""
     fd = file("edged-tensors")
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.close, fd)
         os.posix_fallocate(fd, 0, size(manifest))  # too little memory is an error here, later on it is SIGBUS
         seal(fd, FIXED)
-    except BaseException:
-        os.close(fd)
-        raise
+        undo.pop_all()
     return fd
 
 

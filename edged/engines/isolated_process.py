@@ -148,12 +148,11 @@ def tidy(said: int) -> None:
 def _paper() -> int:
     """Return the descriptor of a file in memory that never grows."""
     fd = isolated_block.file("edged-said")
-    try:
+    with ExitStack() as undo:
+        undo.callback(os.close, fd)
         os.ftruncate(fd, _SAID_BYTES)  # a page takes memory once it is written to
         isolated_block.seal(fd, isolated_block.FIXED)
-    except BaseException:
-        os.close(fd)
-        raise
+        undo.pop_all()
     return fd
 
 

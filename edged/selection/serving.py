@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -77,14 +78,14 @@ class Serving:
         cpu = None if selection.stand_in is None else self._open(selection.stand_in)
         primary, why = None, ""
         self._tell(f"opening {selection.chosen.label}")
-        try:
-            primary = self._open_guarded(selection.chosen)
-        except REFUSALS as exc:
-            why = told(exc)
-        except BaseException:
+        with ExitStack() as undo:
             if cpu is not None:
-                cpu.close()
-            raise
+                undo.callback(cpu.close)
+            try:
+                primary = self._open_guarded(selection.chosen)
+            except REFUSALS as exc:
+                why = told(exc)
+            undo.pop_all()
         first_ms = None if row is None else row.first_ms
         return self._guarded(primary, selection.chosen, cpu, why, selection.p99_us, first_ms)
 
@@ -102,15 +103,15 @@ class Serving:
         from edged.engines.failover import FailoverEngine  # noqa: PLC0415  # for those who have an accelerator
 
         name = vendor.create().name
-        try:
-            return FailoverEngine(
+        with ExitStack() as undo:
+            if primary is not None:
+                undo.callback(primary.close)
+            engine = FailoverEngine(
                 primary, cpu, lambda: self._reopened(vendor), self.bundle, self.rules, self.nudge, name, why,
                 p99_us=p99_us, first_ms=first_ms,
             )  # fmt: skip
-        except BaseException:
-            if primary is not None:
-                primary.close()
-            raise
+            undo.pop_all()
+        return engine
 
     def _reopened(self, vendor: Candidate) -> GuardedEngine:
         """Open it in the background: judged before, where it never was as it is now.

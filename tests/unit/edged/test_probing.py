@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ def test_what_a_library_forked_ends_with_it(tmp_path: Path) -> None:
     assert not _users(options["library"])
 
 
+def by_name(wanted: Sequence[probing.Wanted] | None = None) -> dict[str, Probe]:
+    """Look for several at once: what was found, by the name it is told by."""
+    chosen = probing.everything() if wanted is None else wanted
+    return {probing.told(*item): one for item, one in zip(chosen, probing.probe_each(chosen), strict=True)}
+
+
 def _users(library: str) -> list[Path]:
     return [process for process in Path("/proc").glob("[0-9]*") if library in _maps(process)]
 
@@ -77,11 +84,10 @@ def test_the_cpu_needs_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_are_looked_for_but_those_that_need_options() -> None:
     """In the order of the registry, and one that is here is among those that can serve."""
-    found = probing.probe_all()
+    found = by_name()
     assert tuple(found) == tuple(name for name in registry.names() if name != "external")
     assert all(one.available or one.reason for one in found.values())
-    assert probing.found() == tuple(name for name, one in found.items() if one.available)
-    assert probing.found()[0] == "cpu"
+    assert found["cpu"].available
 
 
 def test_what_is_wanted_is_told_by_its_own_name(tmp_path: Path) -> None:
@@ -92,7 +98,7 @@ def test_what_is_wanted_is_told_by_its_own_name(tmp_path: Path) -> None:
         ("cpu", {}),
         ("edgetup", {}),
     ]
-    found = probing.probe_all(wanted)
+    found = by_name(wanted)
     assert {name: one.available for name, one in found.items()} == {
         "external:libb.so": True,
         "external:libtext.so": False,
@@ -170,6 +176,6 @@ def test_a_package_that_ends_its_process_ends_a_child(
     (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\nfatal = fatal:make\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = probing.probe_all([("fatal", {}), ("cpu", {})])
+    found = by_name([("fatal", {}), ("cpu", {})])
     assert [(name, one.available) for name, one in found.items()] == [("fatal", False), ("cpu", True)]
     assert found["fatal"].reason.endswith("while it was probed")
