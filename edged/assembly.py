@@ -24,9 +24,12 @@ from edged.worker import Opener, Worker, WorkerPlan
 
 @dataclass(frozen=True)
 class Parts:
-    """What the daemon runs: workers by model name, the streams that feed them, and who chooses what serves."""
+    """What the daemon runs: workers by model name, the streams that feed them, and who chooses what serves.
 
-    workers: Mapping[str, Worker]
+    workers: one mapping for all rooms. A swap puts another worker under the name, which is one step for every reader.
+    """
+
+    workers: dict[str, Worker]
     streams: tuple[Stream, ...]
     selector: Selector
 

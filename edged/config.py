@@ -14,56 +14,36 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from edged import filters, topics, yamlload
-from edged.checks import above, at_least, at_most, byte_size, hint, not_empty
+from edged.checks import at_least, at_most, hint, not_empty
 from edged.config_broker import BrokerConfig
+from edged.config_device import (
+    ClientsConfig,
+    LocalConfig,
+    MetricsConfig,
+    NetworkConfig,
+    OutboxConfig,
+    RepliesConfig,
+    StatusConfig,
+    UpdatesConfig,
+)
 from edged.config_models import (
-    DAY_S,
-    MAX_BYTES,
+    BatchConfig,
     FailoverConfig,
     ModelConfig,
     QueueConfig,
     SelectionConfig,
+    StateConfig,
     with_library_below,
-)  # fmt: skip
-from edged.config_streams import LevelName, Millis, StreamConfig, WindowConfig
+)
+from edged.config_streams import LevelName, StreamConfig, WindowConfig
 from edged.errors import ConfigError
 from edged.schema import Problem
 
 __all__ = [
-    "BrokerConfig", "Config", "FailoverConfig", "MetricsConfig", "ModelConfig", "QueueConfig", "RepliesConfig",
-    "SelectionConfig", "StatusConfig", "StreamConfig", "WindowConfig", "diff", "load", "loads",
+    "BatchConfig", "BrokerConfig", "ClientsConfig", "Config", "FailoverConfig", "LocalConfig", "MetricsConfig",
+    "ModelConfig", "NetworkConfig", "OutboxConfig", "QueueConfig", "RepliesConfig", "SelectionConfig", "StateConfig",
+    "StatusConfig", "StreamConfig", "UpdatesConfig", "WindowConfig", "diff", "load", "loads",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class MetricsConfig:
-    """The metrics topic."""
-
-    interval_s: Annotated[float, at_least(0.1), at_most(DAY_S)] = field(
-        default=10.0, metadata={"help": "Seconds between two messages on the metrics topic."}
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepliesConfig:
-    """The memory of replies that answers a repeated request without running it again."""
-
-    memory_bytes: Annotated[int, byte_size, at_least(0), at_most(MAX_BYTES)] = field(
-        default=16 << 20, metadata={"help": "Bytes of replies kept; 0 keeps none."}
-    )
-    memory_s: Annotated[float, at_least(0), at_most(DAY_S)] = field(
-        default=120.0, metadata={"help": "Seconds a reply is kept."}
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class StatusConfig:
-    """When a running inference counts as stuck: after a multiple of the model's P99, but not before the floor."""
-
-    stuck_factor: Annotated[float, above(1), at_most(1_000_000)] = field(
-        default=20.0, metadata={"help": "Times the model's P99."}
-    )
-    stuck_floor_ms: Millis = field(default=5000, metadata={"help": "Milliseconds at least."})
 
 
 def default_state_dir() -> Path:
@@ -88,6 +68,20 @@ class Config:
     streams: tuple[StreamConfig, ...] = field(default=(), metadata={"help": "Sensor topics that feed a model."})
     metrics: MetricsConfig = field(default=MetricsConfig(), metadata={"help": "Published figures."})
     replies: RepliesConfig = field(default=RepliesConfig(), metadata={"help": "Memory that answers repeated requests."})
+    clients: ClientsConfig = field(default=ClientsConfig(), metadata={"help": "What one user may ask for at once."})
+    local: LocalConfig | None = field(
+        default=None, metadata={"help": "Producers on this box that hand payloads over in shared memory."}
+    )
+    outbox: OutboxConfig = field(
+        default=OutboxConfig(), metadata={"help": "Stream answers kept on disk while there is no broker."}
+    )
+    updates: UpdatesConfig = field(
+        default=UpdatesConfig(), metadata={"help": "Models that a message on desired/models replaces while it runs."}
+    )
+    network: NetworkConfig = field(default=NetworkConfig(), metadata={"help": "The thread that reads and writes MQTT."})
+    memory_lock: Literal["auto", "off"] = field(
+        default="auto", metadata={"help": "Keep the daemon's memory from being swapped out, where that is permitted."}
+    )
     selection: SelectionConfig = field(
         default=SelectionConfig(), metadata={"help": "Measuring of delegates, at the first start with a bundle."}
     )

@@ -17,6 +17,7 @@ from edged.schema import Problem
 DAY_S = 86_400
 MAX_BYTES = 1 << 50
 ByteSize = Annotated[int, byte_size, at_least(1), at_most(MAX_BYTES)]
+Cpus = Annotated[tuple[Annotated[int, at_least(0), at_most(65_535)], ...], unique]
 DelegateName = Annotated[str, not_empty]
 DelegateOptions = Mapping[str, Mapping[str, Any]]
 
@@ -80,6 +81,30 @@ class QueueConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BatchConfig:
+    """Requests of one row each, gathered into one inference of a model that was exported with a batch dimension."""
+
+    max_batch_size: Annotated[int, at_least(1), at_most(4096)] = field(
+        default=1, metadata={"help": "Rows of one inference at most; 1 gathers nothing."}
+    )
+    batch_timeout_micros: Annotated[int, at_least(0), at_most(10_000_000)] = field(
+        default=0, metadata={"help": "Microseconds to wait for more rows once the first one is there."}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateConfig:
+    """A model with state has an interpreter for each stream key or user."""
+
+    max_keys: Annotated[int, at_least(1), at_most(100_000)] = field(
+        default=64, metadata={"help": "Keys remembered at once; the one silent longest loses its state first."}
+    )
+    ahead: Annotated[int, at_least(0), at_most(1000)] = field(
+        default=1, metadata={"help": "Interpreters made ready for keys that are not there yet."}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """One model to serve."""
 
@@ -102,11 +127,14 @@ class ModelConfig:
     threads: Literal["auto"] | Annotated[int, at_least(1), at_most(256)] = field(
         default=1, metadata={"help": "Threads of one inference; 1 gives the steadiest P99, auto measures 1, 2 and 4."}
     )
-    cpus: Annotated[tuple[Annotated[int, at_least(0), at_most(65_535)], ...], unique] = field(
+    cpus: Cpus = field(
         default=(), metadata={"help": "CPUs the model's thread is pinned to; [] leaves it to the system."}
     )
     realtime: Literal["auto", "fifo", "nice", "off"] = field(
         default="auto", metadata={"help": "Priority of the model's thread; auto takes the best that is permitted."}
+    )
+    priority: Literal["high", "normal", "low"] = field(
+        default="normal", metadata={"help": "Before which other models of this device its thread runs."}
     )
     queue: QueueConfig = field(default=QueueConfig(), metadata={"help": "How much may wait."})
     deadline_ms: Millis = field(
@@ -120,6 +148,10 @@ class ModelConfig:
         metadata={"help": "Milliseconds without a request after which an inference is run for nothing; 0 off."},
     )
     failover: FailoverConfig = field(default=FailoverConfig(), metadata={"help": "When an accelerator fails."})
+    batch: BatchConfig = field(default=BatchConfig(), metadata={"help": "Several requests in one inference."})
+    state: StateConfig = field(
+        default=StateConfig(), metadata={"help": "Of a model that keeps state from one inference to the next."}
+    )
 
     @property
     def wanted(self) -> tuple[tuple[str, Mapping[str, Any]], ...] | None:

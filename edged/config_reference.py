@@ -57,8 +57,9 @@ def _comment(field: dataclasses.Field[Any], tp: Any, indent: str) -> list[str]:
 def _entry(field: dataclasses.Field[Any], tp: Any, indent: str) -> Iterator[str]:
     inner = _inner(tp)
     if dataclasses.is_dataclass(inner):
-        yield f"{indent}{field.name}:"
-        yield from _section(inner, indent + "  ")
+        off = "# " if field.default is None else ""  # a section that is not there by default
+        yield f"{indent}{off}{field.name}:"
+        yield from (off + line for line in _section(inner, indent + "  "))
     elif typing.get_origin(inner) is tuple and dataclasses.is_dataclass(typing.get_args(inner)[0]):
         yield f"{indent}{field.name}:"
         first, *rest = _section(typing.get_args(inner)[0], indent + "    ")

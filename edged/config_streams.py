@@ -88,6 +88,9 @@ class StreamConfig:
         default=1024, metadata={"help": "Sensors remembered at once; the one silent longest is forgotten first."}
     )
     qos: Literal[0, 1] = field(default=0, metadata={"help": "Quality of service of subscription and answers."})
+    store: bool = field(
+        default=False, metadata={"help": "Keep answers on disk while there is no broker, and send them in order after."}
+    )
     deadline_ms: Millis | None = field(
         default=None,
         metadata={"help": "Milliseconds an inference may take; the model's when left out.", "example": 500},

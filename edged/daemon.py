@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import select
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from edged import config as configuration
 from edged import sdnotify, topics
 from edged.admission import Sweeper
 from edged.affinity import raise_priority
+from edged.announcer import Announcer
 from edged.assembly import assemble
 from edged.clock import NS_PER_S, now_ns
 from edged.config import Config
@@ -64,7 +64,6 @@ class Daemon:
     def __init__(self, config: Config, transport: Transport, reload: Callable[[], Config] | None = None) -> None:
         self._config, self._transport, self._read_again = config, transport, reload
         self._identity = Identity(config.device, uuid.uuid4().hex)
-        self._status_topic = topics.device(config.device, "status")
         self._requests_prefix = topics.device(config.device, "req", "")
         self._router = Router()
         self._sweeper = Sweeper(self._router.fail)
@@ -77,11 +76,10 @@ class Daemon:
         hang = Hang(config.status.stuck_factor, config.status.stuck_floor_ms)
         self._report = Report(self._identity, hang, self._transport_facts, self._stream_facts)
         self._report.watch(self._parts.workers)
+        self._announcer = Announcer(config.device, self._report, self._send, self._status_facts)
         self._keep_warm: KeepWarm | None = None
         self._unrouted = 0
         self._network_scheduling = ""
-        self._published: tuple[object, ...] = ()
-        self._status_due = True
         self._stopping = self._reloading = self._announced = False
         self._asked_for = self._said_to_manager = ""
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -100,7 +98,7 @@ class Daemon:
         """Serve until asked to stop; returns whether everything ended in order (False: an invoke hangs)."""
         self._sweeper.start()
         self._transport.start(
-            self._on_message, self._subscriptions(), will=self._will(), on_connection=self._on_connection
+            self._on_message, self._subscriptions(), will=self._announcer.will(), on_connection=self._on_connection
         )
         for worker in self._parts.workers.values():
             worker.start()
@@ -125,8 +123,8 @@ class Daemon:
             due = now_ns() >= next_metrics
             if due:
                 next_metrics = now_ns() + interval_ns
-                self._publish_json("metrics", self._report.metrics(), qos=0, retain=False)
-            self._publish_status(state, reason, always=due)
+                self._announcer.metrics()
+            self._announcer.status(state, reason, always=due)
         notifier.stopping(DeviceState.DRAINING.value)
 
     def _tell_service_manager(self, notifier: sdnotify.Notifier, state: DeviceState, reason: str) -> None:
@@ -162,7 +160,7 @@ class Daemon:
         if self._keep_warm is not None:
             self._keep_warm.stop()
         self._parts.selector.stop()
-        self._publish_status(DeviceState.DRAINING, "", always=True)
+        self._announcer.status(DeviceState.DRAINING, "", always=True)
         workers = self._parts.workers.values()
         end_ns = now_ns() + int(self._config.drain_timeout_s * NS_PER_S)
         while any(worker.admission.requests for worker in workers) and now_ns() < end_ns:
@@ -171,7 +169,7 @@ class Daemon:
             self._abandon(worker)
         ended = self._ended()
         self._sweeper.stop()
-        self._publish_status(DeviceState.STOPPED, "", always=True)
+        self._announcer.status(DeviceState.STOPPED, "", always=True)
         self._transport.stop(STOP_S)
         return ended
 
@@ -215,8 +213,8 @@ class Daemon:
     def _on_message(self, message: Message) -> None:
         if message.topic.startswith(self._requests_prefix):
             self._intake.on_message(message)
-        elif message.topic == self._status_topic:
-            self._on_own_status(message)
+        elif message.topic == self._announcer.status_topic:
+            self._announcer.heard(message)
         else:
             fed = [s for s in self._parts.streams if matches(s.subscription.filter, message.topic)]
             for stream in fed:
@@ -229,46 +227,21 @@ class Daemon:
             # Under load an unprivileged network thread holds back every reply, however urgent the pinned one is.
             ordinary = all(model.realtime == "off" for model in self._config.models)
             self._network_scheduling = raise_priority("off" if ordinary else "auto")
-            self._status_due = True
+            self._announcer.repeat()
         self._wake()
-
-    def _on_own_status(self, message: Message) -> None:
-        """Notice when the retained status is not ours: a late will of an earlier connection or start."""
-        try:
-            said = json.loads(bytes(message.payload))
-            ours = said["boot"] == self._identity.boot and said["state"] != DeviceState.LOST
-        except (ValueError, TypeError, KeyError, RecursionError):
-            ours = False
-        # Put right at the next tick, not at once: with a second daemon of the same name each would answer the other.
-        self._status_due |= not ours
 
     # --- messages out -------------------------------------------------------------------------------------------------
 
     def _send(self, message: Message, on_sent: OnSent | None = None) -> bool:
         return self._transport.publish(message, on_sent)
 
-    def _publish_status(self, state: DeviceState, reason: str, *, always: bool) -> None:
-        models = tuple((name, worker.state, worker.info) for name, worker in self._parts.workers.items())
-        current = (state, reason, models)
-        if always or self._status_due or current != self._published:
-            self._status_due, self._published = False, current
-            body = {**self._report.status(state, reason), "network_scheduling": self._network_scheduling}
-            self._publish_json("status", body, qos=1, retain=True)
-
-    # Without MQTT 5 properties: rumqttd drops a 3.1.1 subscriber that is sent any, and these are JSON by contract.
-    def _publish_json(self, level: str, body: Mapping[str, object], *, qos: int, retain: bool) -> None:
-        topic = topics.device(self._config.device, level)
-        self._send(Message(topic, json.dumps(body).encode(), qos=qos, retain=retain))
-
-    def _will(self) -> Message:
-        # The models' states of now would be read as those at the time of the loss.
-        body = {**self._report.status(DeviceState.LOST, "the connection ended without a goodbye"), "models": {}}
-        return Message(self._status_topic, json.dumps(body).encode(), qos=1, retain=True)
-
     def _subscriptions(self) -> list[Subscription]:
         streams = [Subscription(stream.topic, stream.qos) for stream in self._config.streams]
         own = [Subscription(name, 1) for name in own_filters(self._config)]
         return [*own, *streams]
+
+    def _status_facts(self) -> dict[str, object]:
+        return {"network_scheduling": self._network_scheduling}
 
     # --- odds and ends ------------------------------------------------------------------------------------------------
 

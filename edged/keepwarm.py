@@ -23,7 +23,7 @@ class KeepWarm:
     """One thread for all models. keep_warm_ms: by model name, 0 for one that is not kept warm."""
 
     def __init__(self, workers: Mapping[str, Worker], keep_warm_ms: Mapping[str, int]) -> None:
-        self._workers = [(worker, keep_warm_ms[name] * NS_PER_MS) for name, worker in workers.items()]
+        self._workers, self._keep_warm_ms = workers, keep_warm_ms
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="edged-keep-warm", daemon=True)
 
@@ -39,15 +39,16 @@ class KeepWarm:
     def _run(self) -> None:
         wait_ns = 0
         while not self._stopping.wait(wait_ns / NS_PER_S):
-            wait_ns = min(map(self._look, self._workers), default=LONGEST_NS)
+            looks = (self._look(worker, self._keep_warm_ms[name]) for name, worker in self._workers.items())
+            wait_ns = min(looks, default=LONGEST_NS)
 
-    def _look(self, item: tuple[Worker, int]) -> int:
+    @staticmethod
+    def _look(worker: Worker, keep_warm_ms: int) -> int:
         """Nudge a model that is due; returns in how many ns to look again."""
-        worker, keep_warm_ns = item
         if worker.state is not ModelState.READY:
             return LONGEST_NS
         engine = worker.self_checked
-        left_ns = 0 if engine is not None and engine.ended() else _left_ns(worker, keep_warm_ns)
+        left_ns = 0 if engine is not None and engine.ended() else _left_ns(worker, keep_warm_ms * NS_PER_MS)
         if left_ns > 0:
             return min(left_ns, LONGEST_NS)
         worker.admission.nudge()

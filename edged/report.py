@@ -52,8 +52,16 @@ class Report:
         self._seq = 0
 
     def watch(self, workers: Mapping[str, Worker]) -> None:
-        """Report on these models from now on."""
-        self._workers = dict(workers)
+        """Report on these models from now on; the mapping may change meanwhile."""
+        self._workers = workers
+
+    def is_own(self, boot: object) -> bool:
+        """Whether a message with this `boot` is of this start."""
+        return boot == self._identity.boot
+
+    def models(self) -> tuple[object, ...]:
+        """Return what a status must be published for when it changes."""
+        return tuple((name, worker.state, worker.info) for name, worker in self._workers.items())
 
     def state(self) -> tuple[DeviceState, str]:
         """Return the device's state by its models (starting, ready, degraded, stuck) and the reason."""

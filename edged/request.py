@@ -40,12 +40,13 @@ class Request:
     model: configured model name. codec: registry name that decodes `payload`; reply_codec: the one that encodes,
     where it is not the one that goes with `codec`.
     deadline_ns: monotonic ns after which it is answered DEADLINE_EXCEEDED.
+    key: whose state a stateful model keeps apart: the stream's key, or the requester's. "" where there is none.
     annotations: extra facts which codecs that can (JSON, CBOR) put beside the outputs.
     """
 
     __slots__ = (
         "_claim", "admitted_ns", "annotations", "codec", "deadline_ns", "decoded_ns", "encoded_ns", "inferred_ns",
-        "model", "origin", "payload", "received_ns", "reply_codec", "respond", "settle", "size", "started_ns",
+        "key", "model", "origin", "payload", "received_ns", "reply_codec", "respond", "settle", "size", "started_ns",
     )  # fmt: skip
 
     def __init__(
@@ -59,12 +60,13 @@ class Request:
         deadline_ns: int,
         respond: Respond,
         origin: Any = None,
+        key: str = "",
         annotations: Mapping[str, object] | None = None,
     ) -> None:
         self.model, self.payload, self.codec, self.reply_codec = model, payload, codec, reply_codec
         self.size = len(payload)
         self.received_ns, self.deadline_ns = received_ns, deadline_ns
-        self.respond, self.origin, self.annotations = respond, origin, annotations
+        self.respond, self.origin, self.key, self.annotations = respond, origin, key, annotations
         self.settle: Callable[[Request], None] | None = None
         self.admitted_ns = self.started_ns = self.decoded_ns = self.inferred_ns = self.encoded_ns = 0
         self._claim = threading.Lock()

@@ -26,8 +26,8 @@ class Router:
         self.unknown = ModelFigures()
 
     def serve(self, workers: Mapping[str, Worker]) -> None:
-        """Route to these workers from now on."""
-        self._workers = dict(workers)
+        """Route to these workers from now on; the mapping may change meanwhile."""
+        self._workers = workers
 
     def drain(self) -> None:
         """Refuse whatever comes from now on; what was admitted is still answered."""

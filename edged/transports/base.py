@@ -5,6 +5,10 @@ Rules every transport keeps (tests/contract/test_transports.py runs them on each
 - `publish` never blocks and never raises; False means the message was dropped, and `stats()` counted it.
 - `refusal` tells a message that can never be sent (a wrong topic, too large) from one that may be sent later.
 - `on_sent(ns)` is called once, when the last byte was handed to the kernel (or to the receiver, in process).
+- `on_done()` is called once, when nothing more will be done for an accepted message: written at QoS 0, acknowledged at
+  QoS 1, or given up and counted. Not after `stop`.
+- The payload of an incoming message may be a view of memory that is used again once nobody refers to it: whoever keeps
+  it longer than the request lives copies it.
 - `stop` flushes what was accepted, within its bound, then disconnects cleanly (no will).
 """
 
@@ -46,6 +50,18 @@ class Subscription:
     qos: int
 
 
+class Connected(str):
+    """The detail of a new connection, a protocol's name. resumed: the broker kept the session of the one before."""
+
+    __slots__ = ("resumed",)
+    resumed: bool
+
+    def __new__(cls, name: str, *, resumed: bool) -> Connected:  # noqa: D102  # see the class
+        made = super().__new__(cls, name)
+        made.resumed = resumed
+        return made
+
+
 class Denied(str):
     """A reason why there is no connection that trying again will hardly mend: the broker refuses the login."""
 
@@ -53,7 +69,8 @@ class Denied(str):
 
 
 OnMessage = Callable[[Message], None]
-# (connected, detail): detail is a protocol name on True, the reason on False (`Denied` where waiting is in vain).
+OnDone = Callable[[], None]
+# (connected, detail): detail is `Connected` on True, the reason on False (`Denied` where waiting is in vain).
 OnConnection = Callable[[bool, str], None]
 
 
@@ -72,7 +89,7 @@ class Transport(Protocol):
     ) -> None:
         """Begin connecting in the background and keep connected, subscribing on each new connection."""
 
-    def publish(self, message: Message, on_sent: OnSent | None = None) -> bool:
+    def publish(self, message: Message, on_sent: OnSent | None = None, on_done: OnDone | None = None) -> bool:
         """Queue one message; False when it was dropped (counted). Any thread."""
 
     def refusal(self, message: Message) -> str:

@@ -17,7 +17,7 @@ from edged.clock import now_ns
 from edged.errors import InternalError, UsageError
 from edged.filters import matches, valid_filter, valid_topic
 from edged.request import OnSent
-from edged.transports.base import MAX_QOS, Message, OnConnection, OnMessage, Subscription
+from edged.transports.base import MAX_QOS, Connected, Message, OnConnection, OnDone, OnMessage, Subscription
 from edged.transports.counters import Counters
 
 _COUNTERS = (
@@ -104,12 +104,12 @@ class LoopbackTransport:
         self._on_message, self._will, self._connected = on_message, will, True
         self._counters.add("connects")
         if on_connection is not None:
-            self._inbox.put(lambda: on_connection(True, "loopback"))  # noqa: FBT003 (the contract's order)
+            self._inbox.put(lambda: on_connection(True, Connected("loopback", resumed=False)))  # noqa: FBT003 (the contract's order)
         self._thread = threading.Thread(target=self._serve, name="edged-loopback", daemon=True)
         self._thread.start()
         self._bus.join(self, subscriptions)
 
-    def publish(self, message: Message, on_sent: OnSent | None = None) -> bool:
+    def publish(self, message: Message, on_sent: OnSent | None = None, on_done: OnDone | None = None) -> bool:
         """Hand one message to the bus; False when it was dropped (counted). Any thread."""
         if not self._connected:
             self._counters.add("dropped_stopped")
@@ -121,6 +121,8 @@ class LoopbackTransport:
         self._counters.add("sent")
         if on_sent is not None:
             self._counters.guard(on_sent, now_ns())
+        if on_done is not None:
+            self._counters.guard(on_done)
         return True
 
     def refusal(self, message: Message) -> str:

@@ -20,7 +20,7 @@ from edged.errors import InternalError, UsageError
 from edged.filters import valid_filter
 from edged.request import OnSent
 from edged.transports import mqtt_paho, mqtt_properties
-from edged.transports.base import Message, OnConnection, OnMessage, Subscription
+from edged.transports.base import Message, OnConnection, OnDone, OnMessage, Subscription
 from edged.transports.counters import Counters
 from edged.transports.mqtt_ledger import Entry, Ledger
 from edged.transports.mqtt_link import Link
@@ -81,10 +81,10 @@ class MqttTransport:
         except ValueError as error:
             raise UsageError("will", str(error)) from error
 
-    def publish(self, message: Message, on_sent: OnSent | None = None) -> bool:
+    def publish(self, message: Message, on_sent: OnSent | None = None, on_done: OnDone | None = None) -> bool:
         """Queue one message; False when it was dropped, under one of the `dropped_*` counters. Any thread.
 
-        on_sent runs in the network thread and must not block.
+        on_sent and on_done run in the network thread and must not block.
         """
         try:
             mqtt_properties.check(message)
@@ -92,7 +92,7 @@ class MqttTransport:
         except ValueError as error:
             _log.warning("not published: %s", error)
             return self._drop("dropped_invalid")
-        entry = Entry(mqtt_properties.wire_size(message, properties), message.qos, on_sent)
+        entry = Entry(mqtt_properties.wire_size(message, properties), message.qos, on_sent, on_done)
         link = self._link
         if link is None or link.stopped:
             return self._drop("dropped_stopped")

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 
 from edged.clock import now_ns
 from edged.request import OnSent
+from edged.transports.base import OnDone
 from edged.transports.counters import Counters
 
 
 @dataclass(slots=True)
 class Entry:
-    """One accepted message: its size on the wire, its QoS and who wants to know that it was sent."""
+    """One accepted message: its size on the wire, its QoS, who wants to know that it was sent, and that it is done."""
 
     size: int
     qos: int
     on_sent: OnSent | None
+    on_done: OnDone | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class Ledger:
                 self._free(entry.size)
         if early is not None:
             self._sent(entry, early.written_ns)
+            if early.done:
+                self.finished(entry)
         return True
 
     def written(self, mid: int, ns: int) -> None:
@@ -98,6 +102,7 @@ class Ledger:
         if entry is None:
             return False
         self._sent(entry, ns)
+        self.finished(entry)
         return entry.qos > 0
 
     def in_use(self, mid: int) -> bool:
@@ -113,9 +118,18 @@ class Ledger:
         """Drop every QoS 0 message: its connection died before it was written. Returns how many."""
         with self._changed:
             lost = [mid for mid, entry in self._entries.items() if entry.qos == 0]
-            for mid in lost:
-                self._free(self._entries.pop(mid).size)
-        return len(lost)
+            gone = [self._entries.pop(mid) for mid in lost]
+            for entry in gone:
+                self._free(entry.size)
+        for entry in gone:
+            self.finished(entry)
+        return len(gone)
+
+    def finished(self, entry: Entry) -> None:
+        """Tell who wants to know that nothing more will be done for a message."""
+        on_done, entry.on_done = entry.on_done, None
+        if on_done is not None:
+            self._counters.guard(on_done)
 
     def largest_unacknowledged(self) -> int:
         """Return the size in bytes of the largest QoS 1 message that waits; 0 when none does."""

@@ -20,7 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edged.clock import now_ns
 from edged.transports import mqtt_properties
-from edged.transports.base import Denied, Message, OnConnection, Subscription
+from edged.transports.base import Connected, Denied, Message, OnConnection, Subscription
 from edged.transports.counters import Counters
 from edged.transports.mqtt_ledger import Ledger
 from edged.transports.mqtt_paho import make_client
@@ -224,7 +224,7 @@ class Link:
         self,
         _client: Client,
         _userdata: object,
-        _flags: ConnectFlags,
+        flags: ConnectFlags,
         reason: ReasonCode,
         properties: Properties | None,
     ) -> None:
@@ -241,7 +241,7 @@ class Link:
         self.client.accept(open_=True)
         self.connected = True
         self._counters.add("connects")
-        self._report(connected=True, detail=f"MQTT {self._choice.current}")
+        self._report(connected=True, detail=Connected(f"MQTT {self._choice.current}", resumed=flags.session_present))
 
     def _refused(self, reason: ReasonCode) -> None:
         self._refusal = reason.value
@@ -278,6 +278,7 @@ class Link:
             if entry is not None and entry.size > limit:
                 self._ledger.release(entry.size)
                 self._counters.add(counter)
+                self._ledger.finished(entry)
                 _log.warning("%s: gave up a message of %d bytes on %s", self._where, entry.size, old.topic)
                 continue
             info = self.client.publish(old.topic, old.payload, old.qos, old.retain, old.properties)
