@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from edged.client import Client, Result
+    from edged.client.local import LocalProducer
     from edged.errors import EdgedError, RequestError
 
 __version__ = "0.1.0"
 
-__all__ = ["Client", "EdgedError", "RequestError", "Result", "__version__"]
+__all__ = ["Client", "EdgedError", "LocalProducer", "RequestError", "Result", "__version__"]
 
 
 def __getattr__(name: str) -> object:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> object:
         from edged import client  # noqa: PLC0415 - loaded on demand, see above
 
         return getattr(client, name)
+    if name == "LocalProducer":
+        from edged.client.local import LocalProducer  # noqa: PLC0415 - as above
+
+        return LocalProducer
     if name in ("EdgedError", "RequestError"):
         from edged import errors  # noqa: PLC0415 - as above
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from edged.affinity import ThreadPolicy
 from edged.clock import NS_PER_MS, NS_PER_S, now_ns
 from edged.errors import Code, RequestError
 from edged.request import Request
@@ -29,6 +30,7 @@ from edged.request import Request
 log = logging.getLogger(__name__)
 
 Fail = Callable[[Request, RequestError], None]
+ORDINARY = ThreadPolicy()
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,23 @@ class Admission:
                 self._nudged = False  # before the call, so that a nudge during it is not lost
                 idle()
             elif request is None or not request.claimed:
+                return request
+
+    def more(self, until_ns: int) -> Request | None:
+        """Return another such request, waiting for it until `until_ns`; None when none comes. The worker's thread only.
+
+        A nudge, or the end, is left to `take`, and nothing is waited for any longer.
+        """
+        while True:
+            left_ns = until_ns - now_ns()
+            try:
+                request = self._queue.get(timeout=left_ns / NS_PER_S) if left_ns > 0 else self._queue.get_nowait()
+            except queue.Empty:
+                return None
+            if not isinstance(request, Request):
+                self._queue.put(request)
+                return None
+            if not request.claimed:
                 return request
 
     def nudge(self) -> None:
@@ -164,10 +183,13 @@ class Admission:
 
 
 class Sweeper:
-    """One thread for all models that answers each request whose deadline has passed."""
+    """One thread for all models that answers each request whose deadline has passed.
 
-    def __init__(self, fail: Fail) -> None:
-        self._fail = fail
+    policy: of the thread; a busy model must not hold up the answer that it is late. scheduling: what was achieved.
+    """
+
+    def __init__(self, fail: Fail, policy: ThreadPolicy = ORDINARY) -> None:
+        self._fail, self._policy, self.scheduling = fail, policy, ""
         self._heap: list[tuple[int, int, Request]] = []
         self._serial = 0
         self._prune_at = 1024
@@ -204,6 +226,7 @@ class Sweeper:
         self._prune_at = max(1024, 2 * len(self._heap))
 
     def _run(self) -> None:
+        self.scheduling = self._policy.apply()
         while True:
             due = self._next_due()
             if due is None:

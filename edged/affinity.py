@@ -4,20 +4,28 @@ Call it on the thread that will do the work, before it opens its interpreter: he
 `auto` tries nice before SCHED_FIFO: the kernel holds realtime threads back once they have used up their share of a
 period (sched_rt_runtime_us in sched(7)), niced ones it does not. Linux gives each thread its own nice value, other than
 POSIX says: see setpriority(2), NOTES.
+
+**Order among threads.** `behind` counts the levels of priority that stand before a thread. The first level gets the
+most there is, so that a device with one level only loses nothing by it; each level behind it is 5 nice steps, a third
+of the CPU time where both want it, or one step of SCHED_FIFO, which is strict. Where raising is not permitted the first
+level stays as it is, and those behind it are lowered by as much: that is always permitted.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Realtime = Literal["auto", "fifo", "nice", "off"]
 
 NICE = -20
 FIFO_PRIORITY = 50  # what the kernel gives its own threaded interrupts
+FOREMOST = -1  # `behind` of a thread that all models wait for: before them with SCHED_FIFO, beside the first with nice
+_NICE_STEP = 5
+_LEAST_NICE = 19
 
 
 def pin(cpus: Collection[int]) -> str | None:
@@ -36,17 +44,26 @@ def pin(cpus: Collection[int]) -> str | None:
     return f"cpus {_listed(missing)} not on this machine" if missing else None
 
 
-def raise_priority(mode: Realtime, nice: int = NICE) -> str:
-    """Raise the calling thread's priority; returns what holds now: "nice -20", "fifo 50", "off", "… not permitted"."""
+def raise_priority(mode: Realtime, behind: int = 0) -> str:
+    """Raise the calling thread's priority; returns what holds now: "nice -20", "fifo 50", "off", "… not permitted".
+
+    behind: levels of priority before it, FOREMOST to 3; see the module. "off" leaves the thread alone.
+    """
     if mode == "off":
         return "off"
     if mode == "fifo":
-        return _fifo()[1]
-    achieved, told = _nice(nice)
-    if achieved or mode == "nice":
-        return told
-    achieved, other = _fifo()
-    return other if achieved else f"{told}, {other}"
+        achieved, told = _fifo(behind)
+    else:
+        achieved, told = _nice(max(NICE, NICE + _NICE_STEP * behind))
+        if not achieved and mode == "auto":
+            achieved, other = _fifo(behind)
+            told = other if achieved else f"{told}, {other}"
+    return told if achieved or behind <= 0 else f"{told}, {_lowered(behind)}"
+
+
+def _lowered(behind: int) -> str:
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    return _nice(min(own + _NICE_STEP * behind, _LEAST_NICE))[1]
 
 
 def _nice(value: int) -> tuple[bool, str]:
@@ -55,11 +72,12 @@ def _nice(value: int) -> tuple[bool, str]:
     return _attempt(wanted, lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), value))
 
 
-def _fifo() -> tuple[bool, str]:
-    wanted = f"fifo {FIFO_PRIORITY}"
+def _fifo(behind: int) -> tuple[bool, str]:
+    priority = FIFO_PRIORITY - behind
+    wanted = f"fifo {priority}"
     if not hasattr(os, "sched_setscheduler"):
         return False, f"{wanted} not supported here"
-    param = os.sched_param(FIFO_PRIORITY)
+    param = os.sched_param(priority)
     return _attempt(wanted, lambda: os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, param))
 
 
@@ -79,14 +97,20 @@ def _listed(cpus: Collection[int]) -> str:
 
 @dataclass(frozen=True)
 class ThreadPolicy:
-    """Where a thread runs and before whom. No cpus: wherever the scheduler likes."""
+    """Where a thread runs and before whom. No cpus: wherever the scheduler likes. behind: see `raise_priority`."""
 
     cpus: tuple[int, ...] = ()
     realtime: Realtime = "off"
+    behind: int = 0
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> ThreadPolicy:
+        """Make it of what `dataclasses.asdict` returned, perhaps by way of JSON."""
+        return cls(tuple(fields["cpus"]), fields["realtime"], fields["behind"])
 
     def apply(self) -> str:
         """Apply it to the calling thread; returns what was achieved, like "cpus 1, nice -20"."""
-        achieved = raise_priority(self.realtime)
+        achieved = raise_priority(self.realtime, self.behind)
         if not self.cpus:
             return achieved
         return f"{pin(self.cpus) or f'cpus {_listed(self.cpus)}'}, {achieved}"

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from edged import bundle
 from edged.admission import Admission, Bounds, Sweeper
-from edged.affinity import ThreadPolicy
+from edged.affinity import FOREMOST, ThreadPolicy
 from edged.bundle import Bundle
-from edged.config import Config, ModelConfig
+from edged.config import Config, ModelConfig, StreamConfig
+from edged.config_models import PRIORITIES
+from edged.deployed import Deployed
 from edged.engines import tflite_runtime
 from edged.engines.base import Engine
 from edged.engines.tflite_runtime import Runtime
 from edged.errors import BadDataError, ConfigError
 from edged.figures import ModelFigures
+from edged.fitting import Fit, fit
 from edged.intake import Publish
 from edged.router import Router
-from edged.selection import Selector, Wish
-from edged.streams import Stream
+from edged.selection import Selection, Selector, Wish
 from edged.worker import Opener, Worker, WorkerPlan
+
+if TYPE_CHECKING:
+    from edged.streams import Stream
+
+OnState = Callable[[Worker], None]
 
 
 @dataclass(frozen=True)
@@ -27,18 +35,37 @@ class Parts:
     """What the daemon runs: workers by model name, the streams that feed them, and who chooses what serves.
 
     workers: one mapping for all rooms. A swap puts another worker under the name, which is one step for every reader.
+    deployed: the bundles that serve in place of the configured ones.
     """
 
     workers: dict[str, Worker]
     streams: tuple[Stream, ...]
     selector: Selector
+    deployed: Deployed
+    beside: Beside
 
 
-def read_bundles(config: Config) -> dict[str, Bundle]:
-    """Read and verify every model's bundle. Raises BadDataError naming all that are wrong, one a line."""
-    bundles: dict[str, Bundle] = {}
+class Beside(Protocol):
+    """Makes a worker that can take over from `old`, with its figures and as configured; not started.
+
+    selection: what was chosen for the bundle. begin: see WorkerPlan. Raises an EdgedError for what cannot be served.
+    """
+
+    def __call__(  # noqa: D102  # see the class
+        self, old: Worker, bundle: Bundle, selection: Selection, begin: Callable[[], None], on_state: OnState
+    ) -> Worker: ...
+
+
+def read_bundles(config: Config, kept: Mapping[str, Bundle] | None = None) -> dict[str, Bundle]:
+    """Read and verify every model's bundle. Raises BadDataError naming all that are wrong, one a line.
+
+    kept: by model, those that serve in place of the configured ones.
+    """
+    bundles = dict(kept or {})
     wrong: list[str] = []
     for model in config.models:
+        if model.name in bundles:
+            continue
         try:
             bundles[model.name] = bundle.read(model.bundle)
         except BadDataError as exc:
@@ -48,60 +75,106 @@ def read_bundles(config: Config) -> dict[str, Bundle]:
     return bundles
 
 
-def refuse_stateful(config: Config, bundles: Mapping[str, Bundle]) -> None:
-    """Raise ConfigError for a model that keeps state from one inference to the next."""
-    for model in config.models:
-        if bundles[model.name].manifest.stateful:
-            # One interpreter for all would mix what its callers said before.
-            raise ConfigError(f"models.{model.name}", "stateful models are not supported yet", str(model.bundle))
-
-
 def assemble(
-    config: Config, router: Router, sweeper: Sweeper, publish: Publish, on_state: Callable[[Worker], None]
+    config: Config,
+    router: Router,
+    sweeper: Sweeper,
+    publish: Publish,
+    on_state: OnState,
+    *,
+    keep: Publish | None = None,
+    boot: str = "",
 ) -> Parts:
-    """Make the workers and streams of `config`. Raises an EdgedError for what can be told before anything runs."""
-    bundles = read_bundles(config)
-    refuse_stateful(config, bundles)
+    """Make the workers and streams of `config`. Raises an EdgedError for what can be told before anything runs.
+
+    publish: for answers of streams; keep: for those of streams with `store`. boot: see Stream.
+    """
+    deployed = Deployed(config.state_dir)
+    bundles = read_bundles(config, deployed.bundles({model.name: model.bundle for model in config.models}))
+    deployed.prune()
     selector = Selector(config.state_dir, config.selection.candidate_s, config.selection.total_s)
-    workers = {}
-    for model in config.models:
-        engine = _opener(model, bundles[model.name], selector)
-        plan = WorkerPlan(model.name, bundles[model.name], engine, policy(model), model.warmup)
-        bounds = Bounds(model.queue.max_requests, model.queue.max_bytes, model.queue.overflow)
-        admission = Admission(bounds, sweeper, router.fail)
-        workers[model.name] = Worker(plan, admission, ModelFigures(), on_state)
-    return Parts(workers, _streams(config, bundles, router, publish), selector)
+    models = {model.name: model for model in config.models}
+
+    def worker(plan: WorkerPlan, figures: ModelFigures, told: OnState) -> Worker:
+        queue = models[plan.name].queue
+        bounds = Bounds(queue.max_requests, queue.max_bytes, queue.overflow)
+        return Worker(plan, Admission(bounds, sweeper, router.fail), figures, told)
+
+    def beside(
+        old: Worker, bundle: Bundle, selection: Selection, begin: Callable[[], None], on_state: OnState
+    ) -> Worker:
+        name = old.plan.name
+        plan = _plan(models[name], config, bundle, selector, selection)
+        return worker(replace(plan, begin=begin), old.figures, on_state)
+
+    plans = {name: _plan(model, config, bundles[name], selector) for name, model in models.items()}
+    workers = {name: worker(plan, ModelFigures(), on_state) for name, plan in plans.items()}
+    stored = {stream.name: keep or publish for stream in config.streams if stream.store}
+    streams = tuple(_stream(one, config, plans, router, stored.get(one.name, publish), boot) for one in config.streams)
+    return Parts(workers, streams, selector, deployed, beside)
 
 
-def _streams(config: Config, bundles: Mapping[str, Bundle], router: Router, publish: Publish) -> tuple[Stream, ...]:
+def _plan(
+    model: ModelConfig, config: Config, loaded: Bundle, selector: Selector, selection: Selection | None = None
+) -> WorkerPlan:
+    thread, way = policy(model, config.models), fit(model, loaded)
+    engine = _opener(model, loaded, selector, wish(model, loaded, config.models), way, selection)
+    return WorkerPlan(model.name, loaded, engine, thread, model.warmup, way.server, way.signature)
+
+
+def _stream(
+    stream: StreamConfig, config: Config, plans: Mapping[str, WorkerPlan], router: Router, publish: Publish, boot: str
+) -> Stream:
+    from edged.streams import Stream  # noqa: PLC0415  # many devices have none
+
     deadlines = {model.name: model.deadline_ms for model in config.models}
-    streams = []
-    for stream in config.streams:
-        signature = bundles[stream.model].signature
-        deadline_ms = stream.deadline_ms or deadlines[stream.model]
-        try:
-            made = Stream(stream, signature, config.device, router.submit, publish, deadline_ms)
-        except ValueError as exc:
-            raise ConfigError(f"streams.{stream.name}", str(exc)) from exc
-        streams.append(made)
-    return tuple(streams)
+    signature = plans[stream.model].wire
+    deadline_ms = stream.deadline_ms or deadlines[stream.model]
+    try:
+        return Stream(stream, signature, config.device, router.submit, publish, deadline_ms, boot)
+    except ValueError as exc:
+        raise ConfigError(f"streams.{stream.name}", str(exc)) from exc
 
 
-def _opener(model: ModelConfig, loaded: Bundle, selector: Selector) -> Opener:
-    """Return what the worker calls on its own thread."""
-    wish = Wish(model.wanted, [one.name for one in runtimes(model)], model.threads, policy(model))
+def _opener(
+    model: ModelConfig, loaded: Bundle, selector: Selector, wanted: Wish, way: Fit, selection: Selection | None
+) -> Opener:
+    """Return what the worker calls on its own thread. selection: what was chosen before, else it chooses."""
 
     def open_engine(nudge: Callable[[], None], note: Callable[[str], None]) -> Engine:
         from edged.selection.serving import Serving  # noqa: PLC0415  # with the runtime, off the main thread
 
-        return Serving(selector, model.name, loaded, wish, model.failover, nudge, note).open()
+        return Serving(
+            selector, model.name, loaded, wanted, model.failover, nudge, note, selection, way.opened, way.arrange
+        ).open()
 
     return open_engine
 
 
-def policy(model: ModelConfig) -> ThreadPolicy:
-    """Return where the model's thread runs, and before whom."""
-    return ThreadPolicy(model.cpus, model.realtime)
+def wish(model: ModelConfig, loaded: Bundle, models: Sequence[ModelConfig] = ()) -> Wish:
+    """Return what may serve the bundle as the model is configured.
+
+    Raises UnavailableError as `runtimes`, ConfigError as `fit`.
+    """
+    return Wish(fit(model, loaded).wanted, [one.name for one in runtimes(model)], model.threads, policy(model, models))
+
+
+def policy(model: ModelConfig, models: Sequence[ModelConfig] = ()) -> ThreadPolicy:
+    """Return where the model's thread runs, and before whom; `models` are those that it runs beside."""
+    used = {other.priority for other in models}
+    before = PRIORITIES[: PRIORITIES.index(model.priority)]
+    return ThreadPolicy(model.cpus, model.realtime, sum(level in used for level in before))
+
+
+def network_policy(config: Config) -> ThreadPolicy:
+    """Return the policy of the network thread, and of others that all models wait for: behind none of the models."""
+    modes = {model.realtime for model in config.models}
+    mode = config.network.realtime
+    if mode == "auto" and "fifo" in modes:
+        mode = "fifo"  # a niced thread would wait for theirs
+    elif mode == "auto" and modes == {"off"}:
+        mode = "off"
+    return ThreadPolicy(config.network.cpus, mode, FOREMOST)
 
 
 def runtimes(model: ModelConfig) -> tuple[Runtime, ...]:

@@ -30,6 +30,10 @@ class BrokerUrl(NamedTuple):
     username: str | None = None
     password: str | None = None
 
+    def __repr__(self) -> str:
+        """The place and the user, without the password."""
+        return f"BrokerUrl({self.host!r}, {self.port}, tls={self.tls}, username={self.username!r})"
+
 
 def parse(url: str, *, allow_login: bool) -> BrokerUrl:
     """Read `mqtt[s]://[user[:password]@]host[:port]`: the scheme in any case, an IPv6 host in brackets.

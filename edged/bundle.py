@@ -7,18 +7,14 @@ the bytes in memory: a file that changes on disk afterwards changes nothing. The
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
-import io
-import itertools
 import shutil
 import struct
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import IO, Protocol
+from pathlib import Path
+from typing import Protocol
 
 from edged import magics
 from edged.errors import BadDataError
@@ -55,10 +51,8 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_MANIFEST = 1 << 20
-# What a damaged or hostile file can make the standard library raise (tarfile raises more than TarError).
-_UNREADABLE = (OSError, ValueError, OverflowError, MemoryError, IndexError, tarfile.TarError, struct.error)
-# Of a .tar: a header with a long name, and members, of which a bundle has a dozen.
-_MAX_HEADER, _MAX_MEMBERS = 1 << 20, 1000
+# What a damaged or hostile file can make the standard library raise (tarfile raises all of them).
+_UNREADABLE = (OSError, ValueError, OverflowError, MemoryError, IndexError, struct.error)
 
 
 @dataclass(frozen=True)
@@ -137,8 +131,10 @@ def write(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
 
 def _write_part(part: Path, files: Mapping[str, bytes]) -> None:
     if part.name.endswith(".tar.part"):
+        from edged import bundletar  # noqa: PLC0415  # see there
+
         part.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(_tar(files))
+        part.write_bytes(bundletar.dump(files))
         return
     part.mkdir(parents=True)
     for name, data in files.items():
@@ -152,16 +148,6 @@ def _remove(part: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _tar(files: Mapping[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, data in sorted(files.items()):
-            info = tarfile.TarInfo(name)
-            info.size, info.mode = len(data), 0o644
-            tar.addfile(info, io.BytesIO(data))
-    return out.getvalue()
-
-
 def read(path: Path) -> Bundle:
     """Read and verify a bundle (directory or .tar) into memory.
 
@@ -169,13 +155,12 @@ def read(path: Path) -> Bundle:
     `bundle.json` that is wrong.
     """
     try:
-        with contextlib.ExitStack() as stack:
-            if path.is_file():
-                headers = _Headers(stack.enter_context(path.open("rb")))
-                # Its type wants all that an io object can do; tarfile itself wants no more than `_Headers` has.
-                tar = stack.enter_context(tarfile.open(fileobj=headers, mode="r:"))  # type: ignore[call-overload]
-                return _read(path, _Tar(tar, headers))
-            return _read(path, _Directory(path))
+        if path.is_file():
+            from edged import bundletar  # noqa: PLC0415  # see there
+
+            with bundletar.opened(path) as source:
+                return _read(path, source)
+        return _read(path, _Directory(path))
     except BadDataError:
         raise
     except RecursionError as exc:
@@ -227,45 +212,6 @@ class _Directory:
 
     def names(self) -> set[str]:
         return {entry.name for entry in self._path.iterdir()}
-
-
-class _Headers:
-    """The file under a .tar: while its headers are read, none of them makes us read, and hold, what it likes."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.seek, self.tell = file, file.seek, file.tell
-        self.open = True
-
-    def read(self, size: int) -> bytes:
-        if self.open and size > _MAX_HEADER:
-            raise tarfile.ReadError(f"a header of {size} bytes")
-        return self._file.read(size)
-
-
-class _Tar:
-    """Plain files only: links are not followed, and sparse ones would claim sizes that are not there."""
-
-    def __init__(self, tar: tarfile.TarFile, headers: _Headers) -> None:
-        self._tar = tar
-        members = list(itertools.islice(tar, _MAX_MEMBERS + 1))
-        if len(members) > _MAX_MEMBERS:
-            raise tarfile.ReadError(f"it holds more than {_MAX_MEMBERS} files")
-        self._members = {PurePosixPath(m.name).name: m for m in members if m.isreg() and not m.issparse()}
-        headers.open = False
-
-    def size(self, name: str) -> int | None:
-        member = self._members.get(name)
-        return None if member is None else member.size
-
-    def special(self, name: str) -> str:  # noqa: ARG002  # links and devices count as missing here
-        return ""
-
-    def names(self) -> set[str]:
-        return set(self._members)
-
-    def read(self, name: str) -> bytes:
-        content = self._tar.extractfile(self._members[name])
-        return b"" if content is None else content.read()
 
 
 def _verified(path: Path, name: str, entry: FileEntry, source: _Source) -> bytes:

@@ -34,6 +34,7 @@ BUILT_IN = {
     "infer": "send one request and print the answer",
     "record": "record samples from live MQTT traffic, to calibrate and evaluate a model",
     "top": "watch devices, their models and latencies",
+    "bench": "load a device, and tell its latencies, its knee and where the time goes",
 }
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

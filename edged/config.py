@@ -123,6 +123,17 @@ class Config:
             wrong = next(self._topic_problems(index, stream), None)
             if wrong is not None:
                 yield Problem(f"streams[{index}].topic", wrong)
+        if wrong := self._network_behind():
+            yield Problem("network.realtime", wrong)
+
+    def _network_behind(self) -> str:
+        """Return what is wrong where models would run before the network thread, which all of them wait for."""
+        urgency = ("off", "nice", "fifo")
+        least = urgency.index(self.network.realtime) if self.network.realtime != "auto" else len(urgency)
+        for model in self.models:
+            if urgency.index(model.realtime.replace("auto", "nice")) > least:
+                return f"{self.network.realtime} is behind {model.realtime} of model {model.name!r}: its requests wait"
+        return ""
 
     def _topic_problems(self, index: int, reader: StreamConfig) -> Iterator[str]:
         for writer in self.streams:
@@ -130,7 +141,8 @@ class Config:
                 whose = "the stream's own answers" if writer is reader else f"the answers of the stream {writer.name!r}"
                 yield f"also matches {whose}, which can be an endless loop"
         own = {"requests": topics.request_filter(self.device)}
-        own |= {f"{leaf} messages": topics.device(self.device, leaf) for leaf in ("status", "metrics")}
+        leaves = ("status", "metrics", "desired/models", "reported/models", "cmd/+", "event/+")
+        own |= {f"{leaf.partition('/')[0]} messages": topics.device(self.device, leaf) for leaf in leaves}
         for what, filter_ in own.items():
             if filters.overlap(reader.topic, filter_):
                 yield f"also matches the device's {what} ({filter_}), which are no samples"

@@ -14,6 +14,7 @@ from edged.checks import Check, Reads, at_least, at_most, not_empty
 from edged.errors import ConfigError
 from edged.filters import text_problem
 from edged.schema import Problem
+from edged.wholefile import first_line
 
 
 def _url_problem(url: str) -> str | None:
@@ -47,7 +48,11 @@ class BrokerConfig:
         metadata={"help": "Login name; the broker's access rules usually hang on it.", "example": "press-07"},
     )
     password_file: Path | None = field(
-        default=None, metadata={"help": "File whose first line is the password.", "example": "broker.password"}
+        default=None,
+        metadata={
+            "help": "File whose first line is the password; read at each connection.",
+            "example": "broker.password",
+        },
     )
     password_env: Annotated[str, not_empty] | None = field(
         default=None,
@@ -55,10 +60,17 @@ class BrokerConfig:
     )
     ca_file: Path | None = field(
         default=None,
-        metadata={"help": "Certificates to trust (PEM), with mqtts; else the system's.", "example": "ca.pem"},
+        metadata={
+            "help": "Certificates to trust (PEM), with mqtts; else the system's. Read again when it changes.",
+            "example": "ca.pem",
+        },
     )
     cert_file: Path | None = field(
-        default=None, metadata={"help": "Client certificate (PEM), with mqtts.", "example": "device.pem"}
+        default=None,
+        metadata={
+            "help": "Client certificate (PEM), with mqtts. Read again when it or its key changes.",
+            "example": "device.pem",
+        },
     )
     key_file: Path | None = field(
         default=None, metadata={"help": "Key of the client certificate (PEM).", "example": "device.key"}
@@ -102,11 +114,7 @@ class BrokerConfig:
         if self.password_file is None:
             return None
         try:
-            lines = self.password_file.read_text(encoding="utf-8").splitlines()
-        except OSError as exc:
-            raise ConfigError("broker.password_file", f"{self.password_file}: {exc.strerror}") from exc
-        except UnicodeDecodeError as exc:
-            raise ConfigError("broker.password_file", f"{self.password_file}: not UTF-8 text") from exc
-        if not lines or not lines[0]:
-            raise ConfigError("broker.password_file", f"{self.password_file}: the first line is empty")
-        return lines[0]
+            return first_line(self.password_file)
+        except (OSError, ValueError) as exc:
+            wrong = getattr(exc, "strerror", None) or exc
+            raise ConfigError("broker.password_file", f"{self.password_file}: {wrong}") from exc

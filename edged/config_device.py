@@ -3,13 +3,15 @@ answers kept while there is no broker, and models that are replaced while it run
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from edged.checks import above, at_least, at_most, byte_size, not_empty
+from edged.checks import above, at_least, at_most, byte_size, not_empty, show
 from edged.config_models import DAY_S, MAX_BYTES, ByteSize, Cpus
 from edged.config_streams import Millis
+from edged.schema import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +21,26 @@ class MetricsConfig:
     interval_s: Annotated[float, at_least(0.1), at_most(DAY_S)] = field(
         default=10.0, metadata={"help": "Seconds between two messages on the metrics topic."}
     )
-    prometheus: Annotated[str, not_empty] | None = field(
+    prometheus: Annotated[int, at_least(1), at_most(65_535)] | Annotated[str, not_empty] | None = field(
         default=None,
-        metadata={"help": "host:port to serve the same figures on for Prometheus.", "example": "127.0.0.1:9464"},
+        metadata={
+            "help": "[host:]port to serve the same figures on for Prometheus; loopback where no host is given.",
+            "example": "127.0.0.1:9464",
+        },
     )
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port of `prometheus`; None where nothing is served, or what is given is no address."""
+        host, _, port = str(self.prometheus or "").rpartition(":")
+        host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        valid = port.isascii() and port.isdigit() and len(port) <= len("65535") and 0 < int(port) <= 65_535  # noqa: PLR2004
+        return (host or "127.0.0.1", int(port)) if valid else None
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is no address."""
+        if self.prometheus is not None and self.address is None:
+            yield Problem("prometheus", f"expected [host:]port, got {show(self.prometheus)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +80,17 @@ class LocalConfig:
     """Where producers on this box connect, and the shared memory that each of them gets."""
 
     socket: Path = field(metadata={"help": "The Unix socket.", "example": "/run/edged/edged.sock"})
-    slots: Annotated[int, at_least(1), at_most(1024)] = field(
-        default=8, metadata={"help": "Payloads that one producer may have on their way."}
+    group: Annotated[str, not_empty] | None = field(
+        default=None,
+        metadata={"help": "Group whose members may connect too, beside the daemon's own user.", "example": "video"},
     )
-    slot_bytes: ByteSize = field(default=4 << 20, metadata={"help": "Bytes of the largest payload."})
+    slots: Annotated[int, at_least(1), at_most(1024)] = field(
+        default=4, metadata={"help": "Payloads that one producer may have on their way."}
+    )
+    slot_bytes: ByteSize = field(
+        default=4 << 20,
+        metadata={"help": "Bytes of the largest payload; each producer connected takes slots times as many of memory."},
+    )
     max_producers: Annotated[int, at_least(1), at_most(1024)] = field(
         default=8, metadata={"help": "Producers connected at a time."}
     )
@@ -75,9 +100,12 @@ class LocalConfig:
 class OutboxConfig:
     """Answers of streams with `store: true`, kept in state_dir until the broker has them."""
 
-    max_bytes: ByteSize = field(default=64 << 20, metadata={"help": "Bytes on disk; beyond, the oldest are dropped."})
+    max_bytes: Annotated[int, byte_size, at_least(64 << 10), at_most(MAX_BYTES)] = field(
+        default=64 << 20,
+        metadata={"help": "Bytes on disk, at least 64KiB; beyond, the oldest answers are dropped, a 64th at a time."},
+    )
     max_age_s: Annotated[float, above(0), at_most(365 * DAY_S)] = field(
-        default=float(DAY_S), metadata={"help": "Seconds after which an answer is worth nothing any more."}
+        default=float(DAY_S), metadata={"help": "Seconds after which an answer is not sent any more."}
     )
 
 
@@ -90,7 +118,7 @@ class UpdatesConfig:
     )
     max_bytes: ByteSize = field(default=1 << 30, metadata={"help": "Bytes of the largest bundle."})
     timeout_s: Annotated[float, at_least(1), at_most(DAY_S)] = field(
-        default=600.0, metadata={"help": "Seconds to fetch one."}
+        default=600.0, metadata={"help": "Seconds to fetch one, with all tries."}
     )
 
 
@@ -101,5 +129,8 @@ class NetworkConfig:
     cpus: Cpus = field(default=(), metadata={"help": "CPUs it is pinned to; [] leaves it to the system."})
     realtime: Literal["auto", "fifo", "nice", "off"] = field(
         default="auto",
-        metadata={"help": "Its priority; auto takes the best that is permitted, unless all models have off."},
+        metadata={
+            "help": "Its priority, at least that of the models' threads; auto takes the best that is permitted, fifo "
+            "where a model has it, and off where all have."
+        },
     )

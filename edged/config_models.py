@@ -17,6 +17,8 @@ from edged.schema import Problem
 DAY_S = 86_400
 MAX_BYTES = 1 << 50
 ByteSize = Annotated[int, byte_size, at_least(1), at_most(MAX_BYTES)]
+# Of models among each other, the most urgent first.
+PRIORITIES = ("high", "normal", "low")
 Cpus = Annotated[tuple[Annotated[int, at_least(0), at_most(65_535)], ...], unique]
 DelegateName = Annotated[str, not_empty]
 DelegateOptions = Mapping[str, Mapping[str, Any]]
@@ -85,7 +87,7 @@ class BatchConfig:
     """Requests of one row each, gathered into one inference of a model that was exported with a batch dimension."""
 
     max_batch_size: Annotated[int, at_least(1), at_most(4096)] = field(
-        default=1, metadata={"help": "Rows of one inference at most; 1 gathers nothing."}
+        default=1, metadata={"help": "Rows of one inference at most; 1 gathers nothing, else each request is one row."}
     )
     batch_timeout_micros: Annotated[int, at_least(0), at_most(10_000_000)] = field(
         default=0, metadata={"help": "Microseconds to wait for more rows once the first one is there."}
@@ -94,13 +96,14 @@ class BatchConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StateConfig:
-    """A model with state has an interpreter for each stream key or user."""
+    """A model that keeps state has an interpreter for each key: a user, one of a user's own keys, a key of a stream."""
 
     max_keys: Annotated[int, at_least(1), at_most(100_000)] = field(
-        default=64, metadata={"help": "Keys remembered at once; the one silent longest loses its state first."}
+        default=64,
+        metadata={"help": "Keys with a state at once; of whoever has most, the one silent longest makes room."},
     )
     ahead: Annotated[int, at_least(0), at_most(1000)] = field(
-        default=1, metadata={"help": "Interpreters made ready for keys that are not there yet."}
+        default=1, metadata={"help": "Interpreters made ready for new keys; each takes as much memory as a key."}
     )
 
 
@@ -168,6 +171,9 @@ class ModelConfig:
         if self.cpus and self.threads != "auto" and self.threads > len(self.cpus):
             what = f"{self.threads} threads on {len(self.cpus)} CPU"
             yield Problem("threads", f"{what}: never pin a multi-thread pool on fewer CPUs than threads")
+        if self.batch.max_batch_size > self.queue.max_requests:
+            what = f"{self.batch.max_batch_size} rows, of requests that wait, of which there are at most"
+            yield Problem("batch.max_batch_size", f"{what} {self.queue.max_requests} (queue.max_requests)")
 
     def _delegate_problems(self) -> Iterator[Problem]:
         """Yield unknown delegates and options; no library is looked for."""

@@ -1,8 +1,8 @@
 """The daemon: wires the rooms together, watches them, and stops them in order.
 
-The main thread only waits and reports. Stop order, fixed: refuse new requests → answer what was admitted, up to
-`drain_timeout_s` → answer the rest UNAVAILABLE → end the workers, each with its engine and that one's process, and the
-sweeper → publish `stopped` → disconnect.
+The main thread only waits and reports. Stop order, fixed: give up what an operator asked for → refuse new
+requests → answer what was admitted, up to `drain_timeout_s` → answer the rest UNAVAILABLE → end the workers, each with
+its engine and that one's process, and the sweeper → publish `stopped` → disconnect.
 """
 
 from __future__ import annotations
@@ -12,45 +12,49 @@ import dataclasses
 import logging
 import os
 import select
-import time
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from edged import config as configuration
-from edged import sdnotify, topics
+from edged import ending, live, topics
 from edged.admission import Sweeper
-from edged.affinity import raise_priority
 from edged.announcer import Announcer
-from edged.assembly import assemble
+from edged.assembly import assemble, network_policy
 from edged.clock import NS_PER_S, now_ns
+from edged.collection import Collection
 from edged.config import Config
 from edged.contract import DeviceState
-from edged.errors import Code, ConfigError, RequestError
+from edged.control.desk import Desk
+from edged.errors import ConfigError
 from edged.filters import matches
 from edged.intake import Intake
-from edged.memory import return_memory
+from edged.memory import OwnMemory, share_heap
+from edged.quota import Quota
 from edged.replies import ReplyMemory
 from edged.report import Hang, Identity, Report
 from edged.request import OnSent
 from edged.router import Router
-from edged.transports.base import Message, Subscription, Transport
-from edged.worker import ModelState, Worker
+from edged.storing import Storing
+from edged.supervised import Supervised
+from edged.transports.base import Connected, Message, Subscription, Transport
+from edged.worker import ModelState
 
 if TYPE_CHECKING:
+    from edged.control.thread import Rooms
     from edged.keepwarm import KeepWarm
+    from edged.local import LocalIntake
+    from edged.prometheus import Endpoint
 
 log = logging.getLogger(__name__)
 
 TICK_S = 0.5
-STOP_S = 2.0  # for a worker to end, beside what its engine may take to close
-# The sections of the configuration that SIGHUP applies to the running daemon.
-LIVE = ("metrics", "log_level", "drain_timeout_s")
 
 
-def own_filters(config: Config) -> tuple[str, str]:
-    """Return what a device subscribes to beside its streams: its requests, and its own status."""
-    return topics.request_filter(config.device), topics.device(config.device, "status")
+def own_filters(config: Config) -> tuple[str, ...]:
+    """Return what a device subscribes to beside its streams: requests, commands, its own status, desired models."""
+    own = (topics.device(config.device, "cmd", "+"), topics.device(config.device, "status"))
+    desired = (topics.device(config.device, "desired", "models"),) if config.updates.accept else ()
+    return topics.request_filter(config.device), *own, *desired
 
 
 class Daemon:
@@ -66,23 +70,33 @@ class Daemon:
         self._identity = Identity(config.device, uuid.uuid4().hex)
         self._requests_prefix = topics.device(config.device, "req", "")
         self._router = Router()
-        self._sweeper = Sweeper(self._router.fail)
+        self._network_policy = network_policy(config)
+        self._sweeper = Sweeper(self._router.fail, dataclasses.replace(self._network_policy, cpus=()))
         memory = ReplyMemory(config.replies.memory_bytes, config.replies.memory_s)
         deadlines = {model.name: model.deadline_ms for model in config.models}
         default = min(deadlines.values(), default=1000)
-        self._intake = Intake(self._router.submit, self._send, memory, lambda name: deadlines.get(name, default))
-        self._parts = assemble(config, self._router, self._sweeper, self._send, lambda _: self._wake())
+        quota = Quota(config.clients.max_requests, config.clients.max_payload_bytes)
+        submit = self._router.submit
+        self._intake = Intake(submit, self._send, memory, lambda name: deadlines.get(name, default), quota)
+        self._local = self._local_intake()
+        self._storing = Storing(config, transport, self._wake)
+        keep, boot = self._storing.publish, self._identity.boot
+        self._parts = assemble(
+            config, self._router, self._sweeper, self._send, lambda _: self._wake(), keep=keep, boot=boot
+        )
         self._router.serve(self._parts.workers)
         hang = Hang(config.status.stuck_factor, config.status.stuck_floor_ms)
         self._report = Report(self._identity, hang, self._transport_facts, self._stream_facts)
         self._report.watch(self._parts.workers)
         self._announcer = Announcer(config.device, self._report, self._send, self._status_facts)
         self._keep_warm: KeepWarm | None = None
-        self._unrouted = 0
-        self._network_scheduling = ""
-        self._stopping = self._reloading = self._announced = False
-        self._asked_for = self._said_to_manager = ""
+        self._memory = OwnMemory(config.memory_lock)
+        self._collection = Collection(self._in_flight, self._settled)
+        self._desk = Desk(config.device, self._rooms, self._wake, desired=config.updates.accept)
+        self._unrouted, self._network_scheduling = 0, ""
+        self._stopping = self._reloading = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._endpoint = self._listening()
 
     def request_stop(self) -> None:
         """Begin an orderly stop."""
@@ -96,52 +110,59 @@ class Daemon:
 
     def run(self) -> bool:
         """Serve until asked to stop; returns whether everything ended in order (False: an invoke hangs)."""
+        share_heap()
+        if self._local is not None:
+            self._local.start()
         self._sweeper.start()
+        if self._endpoint is not None:
+            self._endpoint.start()
         self._transport.start(
             self._on_message, self._subscriptions(), will=self._announcer.will(), on_connection=self._on_connection
         )
+        self._storing.start()
         for worker in self._parts.workers.values():
             worker.start()
+        del worker  # this frame stays: it would keep the worker that another one replaces
         try:
             self._watch()
         finally:
             ended = self._stop()
+            if self._endpoint is not None:
+                self._endpoint.stop()
+            self._collection.release()
+            self._memory.release()
         return ended
 
     def _watch(self) -> None:
-        interval_ns = int(self._config.metrics.interval_s * NS_PER_S)
-        next_metrics = now_ns() + interval_ns
-        notifier = sdnotify.Notifier()
+        next_metrics = now_ns() + self._interval_ns
+        patience = self._config.selection
+        manager = Supervised(patience.total_s + patience.candidate_s, self._collection.resettle)
         while not self._stopping:
             self._wait(min(TICK_S, max(0.0, (next_metrics - now_ns()) / NS_PER_S)))
-            state, reason = self._report.state()
-            self._tell_service_manager(notifier, state, reason)
+            self._collection.turn()
+            state, reason = self._state()
+            manager.tell(state, reason)
             self._start_keep_warm()
+            self._desk.turn()
             if self._reloading:
-                self._reload(notifier)
-                interval_ns = int(self._config.metrics.interval_s * NS_PER_S)
+                self._reload(manager)
             due = now_ns() >= next_metrics
             if due:
-                next_metrics = now_ns() + interval_ns
+                next_metrics = now_ns() + self._interval_ns
                 self._announcer.metrics()
             self._announcer.status(state, reason, always=due)
-        notifier.stopping(DeviceState.DRAINING.value)
+        manager.stopping()
 
-    def _tell_service_manager(self, notifier: sdnotify.Notifier, state: DeviceState, reason: str) -> None:
-        if state is DeviceState.STARTING and reason not in ("", self._asked_for):
-            self._asked_for = reason
-            notifier.extend(self._config.selection.total_s + self._config.selection.candidate_s)
-        text = f"{state.value} {reason}".rstrip()
-        if not self._announced and state is not DeviceState.STARTING:
-            self._announced = notifier.ready(text) or not notifier.enabled
-            self._said_to_manager = text
-            if self._announced:
-                return_memory()
-        elif text != self._said_to_manager and notifier.status(text):
-            self._said_to_manager = text
-        # A hung invoke is what a watchdog is for: silence lets the service manager restart the daemon.
-        if notifier.watchdog_s is not None and state is not DeviceState.STUCK:
-            notifier.watchdog()
+    def _state(self) -> tuple[DeviceState, str]:
+        """Return the device's state and the reason, by its models and by the connection."""
+        state, reason = self._report.state()
+        if (why := self._router.draining) and state is not DeviceState.STUCK:
+            return DeviceState.DRAINING, why
+        trouble = "; ".join(filter(None, (self._transport.trouble(), self._storing.trouble())))
+        if not trouble:
+            return state, reason
+        worse = DeviceState.DEGRADED if state is DeviceState.READY else state
+        return worse, f"{reason}; {trouble}" if reason else trouble
 
     def _start_keep_warm(self) -> None:
         """Start the thread for idle models once one is ready that wants it, or whose process must be looked at."""
@@ -156,57 +177,32 @@ class Daemon:
 
     def _stop(self) -> bool:
         log.info("stopping: answering what was admitted")
+        self._desk.stop()
+        self._parts.selector.stop()
+        self._desk.join(ending.STOP_S)
         self._router.drain()
         if self._keep_warm is not None:
             self._keep_warm.stop()
-        self._parts.selector.stop()
         self._announcer.status(DeviceState.DRAINING, "", always=True)
-        workers = self._parts.workers.values()
-        end_ns = now_ns() + int(self._config.drain_timeout_s * NS_PER_S)
-        while any(worker.admission.requests for worker in workers) and now_ns() < end_ns:
-            time.sleep(0.005)
-        for worker in workers:
-            self._abandon(worker)
-        ended = self._ended()
+        ended = ending.end(self._parts.workers, self._router, self._config.drain_timeout_s)
         self._sweeper.stop()
         self._announcer.status(DeviceState.STOPPED, "", always=True)
-        self._transport.stop(STOP_S)
+        if self._local is not None:
+            self._local.stop(ending.STOP_S)
+        self._storing.stop(self._transport.stop, ending.STOP_S)
         return ended
 
-    def _ended(self) -> bool:
-        """End the workers, all at once; returns whether they ended. One that is still being opened owes no answer."""
-        started_ns, ended = now_ns(), True
-        for worker in self._parts.workers.values():
-            left_s = STOP_S + worker.closing_s - (now_ns() - started_ns) / NS_PER_S
-            ended &= worker.stop(max(0.0, left_s)) or worker.state is ModelState.STARTING
-        return ended
-
-    def _abandon(self, worker: Worker) -> None:
-        error = RequestError(Code.UNAVAILABLE, "the device shut down before this request's turn")
-        worker.admission.abandon(error)
-        if (current := worker.current) is not None:
-            self._router.fail(current, error)
-
-    def _reload(self, notifier: sdnotify.Notifier) -> None:
+    def _reload(self, manager: Supervised) -> None:
         self._reloading = False
-        if self._read_again is None:
-            return
-        notifier.reloading()
-        try:
-            new = self._read_again()
-        except ConfigError as exc:
-            log.error("configuration not taken, the old one stays:\n%s", exc)  # noqa: TRY400  # no traceback for a typo
-        else:
-            self._take(new)
-        notifier.ready()
+        manager.reloading()
+        with contextlib.suppress(ConfigError):  # which is logged
+            self._take_anew()
+        manager.reloaded()
 
-    def _take(self, new: Config) -> None:
-        """Say what changed; what can change while running does, the rest waits for a restart."""
-        for line in configuration.diff(self._config, new) or ["nothing changed"]:
-            when = "" if line.startswith((*LIVE, "nothing")) else " (takes effect at the next start)"
-            log.info("configuration: %s%s", line, when)
-        self._config = dataclasses.replace(self._config, **{name: getattr(new, name) for name in LIVE})
-        logging.getLogger().setLevel(self._config.log_level.upper())
+    def _take_anew(self) -> list[str]:
+        """Read the configuration again. Returns what changed, in words; raises ConfigError when it is wrong."""
+        self._config, lines = live.taken(self._config, self._read_again)
+        return lines
 
     # --- the network thread -------------------------------------------------------------------------------------------
 
@@ -215,20 +211,29 @@ class Daemon:
             self._intake.on_message(message)
         elif message.topic == self._announcer.status_topic:
             self._announcer.heard(message)
-        else:
+        elif not self._desk.on_message(message):
             fed = [s for s in self._parts.streams if matches(s.subscription.filter, message.topic)]
             for stream in fed:
                 stream.on_message(message)
             # The session may still hold a subscription of a configuration that was changed since.
             self._unrouted += not fed
 
-    def _on_connection(self, connected: bool, _detail: str) -> None:
+    def _on_connection(self, connected: bool, detail: str) -> None:
         if connected:
+            for stream in self._parts.streams:
+                stream.reconnected(resumed=isinstance(detail, Connected) and detail.resumed)
             # Under load an unprivileged network thread holds back every reply, however urgent the pinned one is.
-            ordinary = all(model.realtime == "off" for model in self._config.models)
-            self._network_scheduling = raise_priority("off" if ordinary else "auto")
+            self._network_scheduling = self._network_policy.apply()
             self._announcer.repeat()
+            self._desk.on_connection()
         self._wake()
+
+    def _local_intake(self) -> LocalIntake | None:
+        if self._config.local is None:
+            return None
+        from edged.local import LocalIntake  # noqa: PLC0415  # most daemons have no local producers
+
+        return LocalIntake(self._config.local, self._config.device, self._intake, self._network_policy)
 
     # --- messages out -------------------------------------------------------------------------------------------------
 
@@ -241,16 +246,45 @@ class Daemon:
         return [*own, *streams]
 
     def _status_facts(self) -> dict[str, object]:
-        return {"network_scheduling": self._network_scheduling}
+        scheduling = {"network_scheduling": self._network_scheduling, "deadline_scheduling": self._sweeper.scheduling}
+        return {**scheduling, "memory_lock": self._memory.told, **self._storing.state()}
 
     # --- odds and ends ------------------------------------------------------------------------------------------------
 
     def _transport_facts(self) -> dict[str, object]:
-        own = {"unrouted": self._unrouted, "unknown_model": self._router.unknown.counts().requests}
-        return {"name": self._transport.name, **self._transport.stats(), **own, "intake": dict(self._intake.counters)}
+        found: dict[str, object] = {"name": self._transport.name, **self._transport.stats(), "unrouted": self._unrouted}
+        found |= {"unknown_model": self._router.unknown.counts().requests, "intake": dict(self._intake.counters)}
+        found |= {**self._storing.facts(), "control": self._desk.facts()}
+        return found if self._local is None else {**found, "local": self._local.facts()}
+
+    def _listening(self) -> Endpoint | None:
+        address = self._config.metrics.address
+        if address is None:
+            return None
+        from edged.prometheus import Endpoint, Figures, Sources  # noqa: PLC0415  # only where it is asked for
+
+        sources = Sources(self._config.device, self._parts.workers, self._transport_facts, self._stream_facts)
+        return Endpoint(*address, Figures(sources).page)
 
     def _stream_facts(self) -> dict[str, object]:
         return {stream.config.name: stream.stats() for stream in self._parts.streams}
+
+    def _rooms(self) -> Rooms:
+        from edged.control.thread import Rooms  # noqa: PLC0415  # as Control itself
+
+        settle = self._collection.resettle
+        return Rooms(self._config, self._parts, self._router, self._send, self._take_anew, self._wake, settle)
+
+    @property
+    def _interval_ns(self) -> int:
+        return int(self._config.metrics.interval_s * NS_PER_S)
+
+    def _in_flight(self) -> bool:
+        return any(worker.admission.requests for worker in list(self._parts.workers.values()))
+
+    def _settled(self) -> None:
+        self._memory.settle()
+        self._announcer.repeat()  # with what was achieved
 
     def _wait(self, timeout_s: float) -> None:
         if select.select([self._wake_read], [], [], timeout_s)[0]:

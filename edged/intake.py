@@ -10,16 +10,19 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
-from edged import codecs, topics
+from edged import codecs, statekey, topics
 from edged.clock import NS_PER_MS, NS_PER_S, now_ns
 from edged.errors import Code, RequestError
+from edged.quota import Quota
 from edged.replies import ReplyKey, ReplyMemory
 from edged.request import OnSent, Reply, Request
 from edged.transports.base import Message
 
 Publish = Callable[[Message, OnSent | None], bool]
+_What = TypeVar("_What")
 
 
 log = logging.getLogger(__name__)
@@ -45,7 +48,7 @@ class Address(NamedTuple):
     """Where a reply goes, and how.
 
     plain: without MQTT 5 properties, for a requester that used the 3.1.1 form (rumqttd drops a 3.1.1 client that is
-    sent any).
+    sent any). user: whose quota the request is counted in. once: see Request.
     """
 
     topic: str
@@ -53,10 +56,15 @@ class Address(NamedTuple):
     qos: int
     key: ReplyKey | None
     plain: bool
+    user: str = ""
+    once: bool = False
 
 
 class Intake:
-    """Turns request messages into requests. `default_deadline_ms` is by model name; `submit` never blocks."""
+    """Turns request messages into requests. `default_deadline_ms` is by model name; `submit` never blocks.
+
+    quota: what one user may ask for; no limits when left out.
+    """
 
     def __init__(
         self,
@@ -64,12 +72,17 @@ class Intake:
         publish: Publish,
         memory: ReplyMemory,
         default_deadline_ms: Callable[[str], int],
+        quota: Quota | None = None,
     ) -> None:
         self._submit, self._publish, self._memory = submit, publish, memory
-        self._default_deadline_ms = default_deadline_ms
+        self._default_deadline_ms, self._quota = default_deadline_ms, quota or Quota()
         self.counters: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._next_log_ns = 0
+
+    def beside(self, publish: Publish) -> Intake:
+        """Return another one that answers over `publish`, with counters of its own and everything else in common."""
+        return Intake(self._submit, publish, self._memory, self._default_deadline_ms, self._quota)
 
     def on_message(self, message: Message) -> None:
         """Admit, answer or refuse one request message."""
@@ -80,9 +93,12 @@ class Intake:
             self._count(f"refused_{refusal.reason}")
             self._log_refusal(message, refusal)
             return
-        address = Address(reply_topic, correlation, message.qos, None, topic.correlation is not None)
+        address = Address(reply_topic, correlation, message.qos, None, topic.correlation is not None, topic.user)
+        if self._limited(address, "too_large", self._quota.check_size, len(message.payload)):
+            return
         try:
             codec, deadline_ms = self._codec(message, topic), self._deadline_ms(message, topic)
+            whose = self._state_key(message, topic)
         except RequestError as error:
             self._count("rejected")
             self._send(address, Reply.failure(error), None)
@@ -92,7 +108,9 @@ class Intake:
             if key is None:
                 return
             address = address._replace(key=key)
-        self._submit(self._request(message, topic.model, codec, deadline_ms, address))
+        if self._limited(address, "too_many", self._quota.enter, topic.user):
+            return
+        self._submit(self._request(message, topic.model, codec, deadline_ms, address, whose))
 
     def _addressed(self, message: Message) -> tuple[topics.RequestTopic, str, bytes | None]:
         if message.retain:
@@ -110,6 +128,16 @@ class Intake:
             raise Refusal("response_topic")
         return topic, message.response_topic, message.correlation
 
+    def _limited(self, address: Address, reason: str, check: Callable[[_What], None], what: _What) -> bool:
+        """Whether the user asks for more than it may; then that is the answer, counted by `reason`."""
+        try:
+            check(what)
+        except RequestError as error:
+            self._count(reason)
+            self._send(address, Reply.failure(error), None)
+            return True
+        return False
+
     def _first_time(
         self, message: Message, model: str, codec: str, reply_topic: str, correlation: bytes
     ) -> ReplyKey | None:
@@ -119,11 +147,13 @@ class Intake:
         if new:
             return key
         self._count("repeats")
-        if known is not None:
-            self._publish(known, None)
+        if known is not None and not self._publish(known, None) and known.on_refused is not None:
+            known.on_refused()
         return None
 
-    def _request(self, message: Message, model: str, codec: str, deadline_ms: int, address: Address) -> Request:
+    def _request(
+        self, message: Message, model: str, codec: str, deadline_ms: int, address: Address, whose: str
+    ) -> Request:
         return Request(
             model,
             message.payload,
@@ -132,6 +162,7 @@ class Intake:
             deadline_ns=message.received_ns + deadline_ms * NS_PER_MS,
             respond=self._respond,
             origin=address,
+            key=whose,
         )
 
     def _codec(self, message: Message, topic: topics.RequestTopic) -> str:
@@ -141,6 +172,13 @@ class Intake:
         if name not in codecs.NAMES:
             raise RequestError(Code.UNIMPLEMENTED, f"no codec {name[:40]!r}; there are {', '.join(codecs.NAMES)}")
         return name
+
+    def _state_key(self, message: Message, topic: topics.RequestTopic) -> str:
+        own = next((value for name, value in message.user if name == statekey.PROPERTY), None)
+        try:
+            return statekey.of_user(topic.user, own)
+        except ValueError as exc:
+            raise RequestError(Code.INVALID_ARGUMENT, str(exc)) from exc
 
     def _deadline_ms(self, message: Message, topic: topics.RequestTopic) -> int:
         given = topic.deadline
@@ -156,23 +194,36 @@ class Intake:
         return self._default_deadline_ms(topic.model)
 
     def _respond(self, request: Request, reply: Reply, on_sent: OnSent | None) -> None:
-        self._send(request.origin, reply, on_sent)
+        self._quota.leave(request.origin.user)
+        address = request.origin._replace(once=True) if request.once else request.origin
+        self._send(address, reply, on_sent)
 
     def _send(self, address: Address, reply: Reply, on_sent: OnSent | None) -> None:
         message = _message(address, reply)
+        if reply.error is None:
+            message.on_refused = partial(self._send_refused, address, reply.meta, len(reply.payload))
         # Before it is out: a requester may repeat itself the moment it has the answer.
         self._remember(address, reply, message)
         if self._publish(message, on_sent) or reply.error is not None:
             return
-        # Perhaps the broker takes no packet of this size; the requester must hear of it all the same.
+        self._send_refused(address, reply.meta, len(reply.payload), on_sent)
+
+    def _send_refused(self, address: Address, meta: str, size: int, on_sent: OnSent | None = None) -> None:
+        """Answer with an error in place of a reply that cannot be sent: perhaps the broker takes no packet so large.
+
+        Nothing of it is remembered once that is told: a repeat may run again; unless it must not, and is refused in the
+        same way. Where even the error finds no connection, the reply stays for the repeat.
+        """
         self._count("unsent")
-        what = f"the reply of {len(reply.payload)} bytes could not be sent"
-        self._send(address, Reply.failure(RequestError(Code.RESOURCE_EXHAUSTED, what), reply.meta), on_sent)
+        error = RequestError(Code.RESOURCE_EXHAUSTED, f"the reply of {size} bytes could not be sent")
+        told = self._publish(_message(address, Reply.failure(error, meta)), on_sent)
+        if told and address.key is not None and not address.once:
+            self._memory.forget(address.key)
 
     def _remember(self, address: Address, reply: Reply, message: Message) -> None:
         if address.key is None:
             return
-        if reply.error is not None and reply.error.retryable:
+        if reply.error is not None and reply.error.retryable and not address.once:
             self._memory.forget(address.key)
         else:
             self._memory.store(address.key, message)

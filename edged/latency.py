@@ -87,6 +87,15 @@ class Histogram:
         """How many values were recorded."""
         return sum(self._counts)
 
+    def below(self, indices: Iterable[int]) -> list[int]:
+        """Return how many values lie below each of these buckets; `indices` rise."""
+        found, total, last = [], 0, 0
+        for index in indices:
+            total += sum(self._counts[last:index])
+            last = index
+            found.append(total)
+        return found
+
     def percentile(self, q: float) -> int | None:
         """Return the ns of rank ceil(q / 100 * count) (nearest rank, at least 1); None when empty.
 
@@ -275,23 +284,27 @@ class StageLatency:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stages = {name: Histogram() for name in (*STAGES, "total")}
+        self._total = self._stages["total"].record
+        self._records = [self._stages[name].record for name in STAGES]
 
     def record(self, request: Request, sent_ns: int) -> None:
         """Count a request whose reply's last byte left at `sent_ns`; a stage it did not reach is not counted."""
-        marks = (
-            request.received_ns, request.admitted_ns, request.started_ns, request.decoded_ns,
-            request.inferred_ns, request.encoded_ns, sent_ns,
+        begin = received_ns = request.received_ns
+        ends = (
+            request.admitted_ns, request.started_ns, request.decoded_ns, request.inferred_ns, request.encoded_ns,
+            sent_ns,
         )  # fmt: skip
         with self._lock:
-            for name, begin, end in zip(STAGES, marks, marks[1:], strict=False):
+            for record, end in zip(self._records, ends):  # noqa: B905  # strict costs, and both are as long as STAGES
                 if begin and end:
-                    self._stages[name].record(end - begin)
-            self._stages["total"].record(sent_ns - request.received_ns)
+                    record(end - begin)
+                begin = end
+            self._total(sent_ns - received_ns)
 
     def record_total(self, ns: int) -> None:
         """Count a request that was answered without reaching the worker."""
         with self._lock:
-            self._stages["total"].record(ns)
+            self._total(ns)
 
     def snapshot(self) -> dict[str, Histogram]:
         """Return copies of the histograms by stage name, all taken at one moment."""

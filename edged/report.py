@@ -18,6 +18,7 @@ import edged
 from edged.clock import NS_PER_MS, NS_PER_S, now_ns, wall_s
 from edged.contract import METRICS_FORMAT, DeviceState
 from edged.figures import Snapshot
+from edged.manifest import TensorSpec
 from edged.memory import resident
 from edged.worker import ModelState, Worker
 
@@ -61,7 +62,7 @@ class Report:
 
     def models(self) -> tuple[object, ...]:
         """Return what a status must be published for when it changes."""
-        return tuple((name, worker.state, worker.info) for name, worker in self._workers.items())
+        return tuple((name, one.state, one.info, one.plan.bundle.manifest) for name, one in self._workers.items())
 
     def state(self) -> tuple[DeviceState, str]:
         """Return the device's state by its models (starting, ready, degraded, stuck) and the reason."""
@@ -127,9 +128,11 @@ class Report:
             "reason": worker.reason,
             "version": bundle.manifest.version,
             "sha256": bundle.model_sha256,
+            "inputs": [_input(spec) for spec in bundle.manifest.inputs],
             "scheduling": worker.scheduling,
             "last_inference_age_s": round((now_ns() - done_ns) / NS_PER_S, 3) if done_ns else None,
             "queue_depth": worker.admission.requests,
+            **worker.facts(),
         }
         if info is not None:
             # The thread that infers is another one where the engine is a process of its own.
@@ -151,8 +154,14 @@ class Report:
             "queue": {"requests": worker.admission.requests, "bytes": worker.admission.bytes},
             "since_start": snapshot.summary(),
             "interval": interval.summary(),
+            **worker.facts(),
             "histograms": {stage: histogram.encode() for stage, histogram in snapshot.histograms.items()},
         }
+
+
+def _input(spec: TensorSpec) -> dict[str, object]:
+    """What a requester sends for an input."""
+    return {"name": spec.name, "dtype": spec.wire_dtype.name, "shape": list(spec.shape)}
 
 
 def _each(reasons: Mapping[str, str]) -> str:
@@ -167,7 +176,7 @@ def _trouble(worker: Worker) -> str:
 
 
 def process_facts(children: Sequence[int] = ()) -> dict[str, object]:
-    """Return resident memory in bytes and CPU time in seconds of this process and its children.
+    """Return resident memory in bytes and CPU time in seconds of this process and its children, and what it holds.
 
     children: process ids of those that live and are counted, the delegates' own processes; time of those that ended
     is counted without asking. Memory that two of them share is counted for each. `children` of the answer has what each
@@ -178,7 +187,23 @@ def process_facts(children: Sequence[int] = ()) -> dict[str, object]:
     own, living = resident("self"), {str(pid): facts for pid in children if (facts := _child(pid)) is not None}
     rss = None if own is None else own + sum(found["rss_bytes"] for found in living.values())
     cpu_s += sum(found["cpu_s"] for found in living.values())
-    return {"rss_bytes": rss, "cpu_s": round(cpu_s, 3), "children": living}
+    return {"rss_bytes": rss, "cpu_s": round(cpu_s, 3), **held("self"), "children": living}
+
+
+def held(process: int | str) -> dict[str, int | None]:
+    """Return how many `threads` and `descriptors` a process has; None for what the system does not tell.
+
+    process: its id, or "self".
+    """
+    return {"threads": _entries(f"/proc/{process}/task"), "descriptors": _entries(f"/proc/{process}/fd")}
+
+
+def _entries(folder: str) -> int | None:
+    try:
+        with os.scandir(folder) as found:
+            return sum(1 for _ in found)
+    except OSError:  # it has ended, or is another user's
+        return None
 
 
 class _Child(TypedDict):

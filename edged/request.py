@@ -41,12 +41,14 @@ class Request:
     where it is not the one that goes with `codec`.
     deadline_ns: monotonic ns after which it is answered DEADLINE_EXCEEDED.
     key: whose state a stateful model keeps apart: the stream's key, or the requester's. "" where there is none.
+    once: a repeat of it must not run again, whatever the answer is: it changed a state, or may have.
     annotations: extra facts which codecs that can (JSON, CBOR) put beside the outputs.
     """
 
     __slots__ = (
         "_claim", "admitted_ns", "annotations", "codec", "deadline_ns", "decoded_ns", "encoded_ns", "inferred_ns",
-        "key", "model", "origin", "payload", "received_ns", "reply_codec", "respond", "settle", "size", "started_ns",
+        "key", "model", "once", "origin", "payload", "received_ns", "reply_codec", "respond", "settle", "size",
+        "started_ns",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +69,7 @@ class Request:
         self.size = len(payload)
         self.received_ns, self.deadline_ns = received_ns, deadline_ns
         self.respond, self.origin, self.key, self.annotations = respond, origin, key, annotations
+        self.once = False
         self.settle: Callable[[Request], None] | None = None
         self.admitted_ns = self.started_ns = self.decoded_ns = self.inferred_ns = self.encoded_ns = 0
         self._claim = threading.Lock()

@@ -5,16 +5,20 @@ request, 3.1.1      edged/v1/dev/<device>/req/<model>/c/<user>/<corr>/<codec>[/<
 reply               edged/v1/resp/<user>/…
 stream output       edged/v1/dev/<device>/out/<stream>[/<key>]
 status, metrics     edged/v1/dev/<device>/status, …/metrics
+models              edged/v1/dev/<device>/desired/models, …/reported/models
+command, event      edged/v1/dev/<device>/cmd/<verb>, …/event/<verb>
 """
 
 from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 
 ROOT = "edged/v1"
 MAX_DEADLINE_MS = 86_400_000  # a day
 _MAX_LEVEL = 255
+_KEPT_LENGTH = 256
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class RequestTopic:
 def valid_level(text: str) -> bool:
     """Whether `text` can be one topic level: 1 to 255 bytes, no separator, wildcard, control or lone surrogate."""
     plain = text.isprintable() or not any(unicodedata.category(c) in ("Cc", "Cs") for c in text)
-    return plain and not any(c in text for c in "/+#") and 0 < len(text.encode()) <= _MAX_LEVEL
+    return plain and "/" not in text and not _reserved(text) and 0 < len(text.encode()) <= _MAX_LEVEL
 
 
 def device(name: str, *levels: str) -> str:
@@ -63,11 +67,15 @@ def response(user: str, *levels: str) -> str:
 
 def parse_request(topic: str) -> RequestTopic:
     """Parse a request topic; raises ValueError saying which part is wrong."""
+    return _parsed(topic) if len(topic) <= _KEPT_LENGTH else _parse(topic)
+
+
+def _parse(topic: str) -> RequestTopic:
     levels = topic.split("/")
     if len(levels) < 8 or levels[:3] != ["edged", "v1", "dev"] or levels[4] != "req" or levels[6] != "c":  # noqa: PLR2004
         msg = "not edged/v1/dev/<device>/req/<model>/c/<user>[/<corr>/<codec>[/<deadline-ms>]]"
         raise ValueError(msg)
-    if "" in levels or any(c in topic for c in "+#\0"):
+    if "" in levels or _reserved(topic):
         msg = "a level is empty, or holds a wildcard or NUL"
         raise ValueError(msg)
     name, model, user, rest = levels[3], levels[5], levels[7], levels[8:]
@@ -77,6 +85,10 @@ def parse_request(topic: str) -> RequestTopic:
         msg = "the MQTT 3.1.1 form ends in /<corr>/<codec>[/<deadline-ms>]"
         raise ValueError(msg)
     return RequestTopic(name, model, user, *rest)
+
+
+# A requester's topic is the same for all its requests. Long ones are not kept: they may be 64 KiB each.
+_parsed = lru_cache(maxsize=128)(_parse)
 
 
 def parse_deadline(text: str) -> int:
@@ -95,4 +107,8 @@ def reply_allowed(topic: str, user: str) -> bool:
     """
     prefix = response(user, "")
     below = topic.startswith(prefix) and len(topic) > len(prefix)
-    return below and valid_level(user) and not any(c in topic for c in "+#\0")
+    return below and valid_level(user) and not _reserved(topic)
+
+
+def _reserved(topic: str) -> bool:
+    return "+" in topic or "#" in topic or "\0" in topic

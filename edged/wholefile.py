@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import shutil
 import stat
 from pathlib import Path
+
+MOST_OF_A_LINE = 64 * 1024  # bytes: what MQTT can carry as a password
 
 
 def read(path: Path, most: int) -> str:
@@ -21,6 +25,21 @@ def read(path: Path, most: int) -> str:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
     return data.decode()
+
+
+def first_line(path: Path) -> str:
+    """Return the first line of a file, a password.
+
+    Raises OSError as `read` does, ValueError when the line is empty or no UTF-8; neither repeats what is in the file.
+    """
+    try:
+        lines = read(path, MOST_OF_A_LINE).splitlines()
+    except UnicodeDecodeError:
+        # Not as the cause: its text repeats a byte of what may be the password.
+        raise ValueError("not UTF-8 text") from None
+    if not lines or not lines[0]:
+        raise ValueError("the first line is empty")
+    return lines[0]
 
 
 def write(path: Path, text: str) -> None:
@@ -39,3 +58,12 @@ def write(path: Path, text: str) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a directory with all in it, if it is there; whatever cannot be removed stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        path.unlink()

@@ -1,5 +1,6 @@
 """The pinned loop of one model: take a request, decode into the tensor, invoke, encode, answer.
 
+How requests become inferences is a `Server`'s matter: one by one, several in one, or each on the state of its key.
 The thread sets its own affinity and priority first, then opens the engine, checks the golden samples and warms up:
 helper threads of the runtime inherit what the opening thread has. Only then is the model ready.
 A request that fails costs one error reply; a model that fails to open is `failed` with the reason, and the router
@@ -10,30 +11,27 @@ delegate that served it, and `on_state` is called.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from edged import codecs, postprocess
+from edged import codecs
 from edged.admission import Admission
 from edged.affinity import ThreadPolicy
-from edged.bundle import Bundle
+from edged.answering import Answering
+from edged.bundle import Bundle, Signature
 from edged.clock import now_ns
 from edged.engines import golden
 from edged.engines.base import PROBED, Engine, EngineInfo
 from edged.errors import Code, EdgedError, RequestError
 from edged.figures import ModelFigures
-from edged.meta import Meta, OutputMeta, format_meta
-from edged.request import OnSent, Reply, Request
+from edged.request import Reply, Request
 
 log = logging.getLogger(__name__)
-
-MAX_META = 32_768
 
 
 class ModelState(str, Enum):
@@ -65,20 +63,63 @@ class SelfChecked(Protocol):
     def ended(self) -> bool: ...  # noqa: D102
 
 
+class Server(Protocol):
+    """How requests become inferences. Made and used on the worker's thread; any thread may ask the rest.
+
+    serve: takes a request, and perhaps others that wait, and sees that each is answered. reset: drops the state of a
+    key and of all below it, of every key where it is None, and tells of how many. facts: what metrics and status tell.
+    """
+
+    def serve(self, request: Request) -> object: ...  # noqa: D102  # see the class
+    def reset(self, key: str | None) -> int: ...  # noqa: D102
+    def facts(self) -> Mapping[str, object]: ...  # noqa: D102
+
+
+class OneByOne:
+    """A request, an inference, an answer; no state."""
+
+    def __init__(self, worker: Worker, engine: Engine) -> None:
+        self.serve: Callable[[Request], object] = partial(worker.serve, engine)
+
+    def reset(self, key: str | None) -> int:  # noqa: ARG002  # the protocol's
+        """There is nothing to drop."""
+        return 0
+
+    def facts(self) -> Mapping[str, object]:
+        """There is nothing to tell."""
+        return {}
+
+
 # Called with `nudge`, which any thread may call to have `idle` run soon, and with `note`, which tells what the opening
 # is at. Raises an EdgedError or what a runtime raises.
 Opener = Callable[[Callable[[], None], Callable[[str], None]], Engine]
 
 
+def _at_once() -> None:
+    """What a worker waits for that nobody served before."""
+
+
 @dataclass(frozen=True)
 class WorkerPlan:
-    """What to run: `open_engine` is called on the pinned thread, `warmup` invokes follow the golden check."""
+    """What to run: `open_engine` is called on the pinned thread, `warmup` invokes follow the golden check.
+
+    server: made then, with the worker and the engine; what it raises fails the model. signature: of one request, where
+    it is not the bundle's own. begin: called once when all is ready, before the first request is taken.
+    """
 
     name: str
     bundle: Bundle
     open_engine: Opener
     policy: ThreadPolicy = field(default_factory=ThreadPolicy)
     warmup: int = 10
+    server: Callable[[Worker, Engine], Server] = OneByOne
+    signature: Signature | None = None
+    begin: Callable[[], None] = _at_once
+
+    @property
+    def wire(self) -> Signature:
+        """The signature of one request."""
+        return self.signature or self.bundle.signature
 
 
 class Worker:
@@ -92,14 +133,14 @@ class Worker:
         self.info: EngineInfo | None = None
         self.scheduling = ""
         self.warmup_us: list[int] = []
-        self.current: Request | None = None
+        self.current: Sequence[Request] = ()  # in service
         self.busy_since_ns = 0  # 0 while idle
         self.last_done_ns = 0  # 0 before the first inference
         self.last_idle_ns = 0  # of the last inference for nothing, at first of the warm-up
         self.self_checked: SelfChecked | None = None
+        self.server: Server | None = None
+        self.answering = Answering(plan.name, plan.wire, figures)
         self._stopping = False
-        self._signature = plan.bundle.signature
-        self._meta = ""
         self._thread = threading.Thread(target=self._run, name=f"edged-{plan.name}"[:15], daemon=True)
 
     @property
@@ -118,15 +159,28 @@ class Worker:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def reset(self, key: str | None) -> int:
+        """Let the state of `key` and of all keys below it begin anew, of every key where it is None; any thread.
+
+        Returns how many states were dropped. It holds from the next inference on, for what waits in the queue too.
+        """
+        return 0 if self.server is None else self.server.reset(key)
+
+    def facts(self) -> Mapping[str, object]:
+        """What its server tells in status and metrics."""
+        return {} if self.server is None else self.server.facts()
+
     def _run(self) -> None:
         try:
             self.scheduling = self.plan.policy.apply()
             with contextlib.closing(self.plan.open_engine(self.admission.nudge, self._note)) as engine:
                 self._prepare(engine)
+                self.server = self.plan.server(self, engine)
                 self._enter(ModelState.READY)
-                idle = partial(self._idle, engine)
+                self.plan.begin()
+                idle, serve = partial(self._idle, engine), self.server.serve
                 while (request := self.admission.take(idle)) is not None:
-                    self._serve(request, engine)
+                    serve(request)
             self._enter(ModelState.STOPPED)
         except Exception as exc:  # top of the thread: whatever a runtime raises, or a reply, becomes `failed`
             log.debug("model %s", self.plan.name, exc_info=True)
@@ -144,7 +198,7 @@ class Worker:
             self._check(engine)
         with contextlib.suppress(RequestError):  # nothing serves yet: its info says why
             self._warm_up(engine)
-        codecs.preload(self._signature)
+        codecs.preload(self.answering.signature)
         self.last_idle_ns = now_ns()
         self._know(engine)
 
@@ -165,7 +219,7 @@ class Worker:
 
     def _know(self, engine: Engine) -> None:
         self.info = engine.info
-        self._meta = self._fixed_meta(engine)
+        self.answering.tell(self.plan.bundle.manifest.version, engine.info.delegate)
 
     def _changed(self, engine: Engine) -> None:
         """Another one serves now, or there is news of the one that does not."""
@@ -176,14 +230,6 @@ class Worker:
         else:
             log.info("model %s: %s serves", self.plan.name, engine.info.delegate)
         self._on_state(self)
-
-    def _fixed_meta(self, engine: Engine) -> str:
-        manifest = self.plan.bundle.manifest
-        outputs = tuple(OutputMeta(spec.name, spec.wire_dtype.name, spec.shape) for spec in manifest.outputs)
-        meta = Meta(version=manifest.version, path="local", delegate=engine.info.delegate, outputs=outputs)
-        told = format_meta(meta)
-        # An MQTT string ends at 64 KiB: names that long are left out rather than every reply.
-        return told if len(told) <= MAX_META else format_meta(dataclasses.replace(meta, outputs=()))
 
     def _enter(self, state: ModelState, reason: str = "") -> None:
         self.state, self.reason = state, reason
@@ -200,31 +246,27 @@ class Worker:
             if self.info.degraded and self.state is ModelState.READY:
                 log.warning("model %s: %s", self.plan.name, self.info.degraded)
 
-    def _serve(self, request: Request, engine: Engine) -> None:
-        self.current = request
+    def serve(self, engine: Engine, request: Request) -> bool:
+        """Run one request on what `engine` holds now, and answer it; returns whether nobody had before."""
+        self.current = (request,)
         request.started_ns = self.busy_since_ns = now_ns()
         try:
             reply = self._infer(request, engine)
-        except RequestError as error:
-            reply = Reply.failure(error, self._meta)
-        except Exception as exc:  # top of a request: the worker must take the next one
-            log.exception("model %s: request failed", self.plan.name)
-            reply = Reply.failure(RequestError(Code.INTERNAL, str(exc) or type(exc).__name__), self._meta)
-        self.busy_since_ns, self.current = 0, None
-        try:
-            answer(request, reply, self.figures)
-        except Exception:  # top of a request: one reply that cannot be sent must not end the model
-            log.exception("model %s: a reply could not be sent", self.plan.name)
+        except Exception as exc:  # noqa: BLE001  # top of a request: the worker must take the next one; it is logged
+            reply = self.answering.failure(exc)
+        self.busy_since_ns, self.current = 0, ()
+        return self.answering.deliver(request, reply)
 
     def _idle(self, engine: Engine) -> None:
         self.busy_since_ns = now_ns()
         try:
-            self._call(engine.idle, engine)
+            self.call(engine.idle, engine)
         except Exception:  # as the top of a request: nobody waits for this one
             log.exception("model %s: an inference for nothing failed", self.plan.name)
         self.busy_since_ns, self.last_idle_ns = 0, now_ns()
 
-    def _call(self, what: Callable[[], None], engine: Engine) -> None:
+    def call(self, what: Callable[[], None], engine: Engine) -> None:
+        """Call a method of the engine, and notice when another delegate serves afterwards."""
         try:
             what()
         finally:
@@ -232,40 +274,8 @@ class Worker:
                 self._changed(engine)
 
     def _infer(self, request: Request, engine: Engine) -> Reply:
-        # The payload is taken once: whoever claims the request meanwhile drops its own reference.
-        payload, decoder = request.payload, codecs.load(request.codec)
-        encoder = codecs.load(request.reply_codec or decoder.reply_codec)
-        hints = decoder.decode(payload, self._signature, engine.inputs)
+        form = self.answering.decode(request, engine.inputs)
         request.decoded_ns = now_ns()
-        self._call(engine.invoke, engine)
+        self.call(engine.invoke, engine)
         request.inferred_ns = self.last_done_ns = now_ns()
-        outputs = postprocess.apply(engine.outputs, self._signature)
-        encoded = encoder.encode(outputs, self._signature, _merge(request.annotations, hints))
-        request.encoded_ns = now_ns()
-        queue_us = (request.started_ns - request.admitted_ns) // 1000
-        infer_us = (request.inferred_ns - request.decoded_ns) // 1000
-        return Reply(encoded, encoder.content_type, f"{self._meta};q={queue_us};i={infer_us}")
-
-
-def _merge(first: Mapping[str, object] | None, second: Mapping[str, object] | None) -> Mapping[str, object]:
-    return {**(first or {}), **(second or {})}
-
-
-def answer(request: Request, reply: Reply, figures: ModelFigures) -> bool:
-    """Answer `request` if nobody has yet; returns whether this call did. Any thread."""
-    if not request.claim():
-        return False
-    figures.answered(reply)
-    request.respond(request, reply, _timer(request, reply, figures))
-    return True
-
-
-def _timer(request: Request, reply: Reply, figures: ModelFigures) -> OnSent | None:
-    """Return who records the latency once the reply is out.
-
-    A refusal is quick and would flatter the percentiles: nobody. A missed deadline is slow and must not be left out:
-    the total alone, since the worker may still be writing the marks.
-    """
-    if reply.error is None:
-        return partial(figures.sent, request)
-    return partial(figures.missed, request) if reply.error.code is Code.DEADLINE_EXCEEDED else None
+        return self.answering.encode(request, form, engine.outputs)

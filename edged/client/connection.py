@@ -28,6 +28,10 @@ class Requester(NamedTuple):
     where: str
     username: str | None
 
+    def __repr__(self) -> str:
+        """The place and the user: both the URL and the options may hold a password."""
+        return f"Requester({self.where!r}, username={self.username!r})"
+
     def open(self, purpose: str = "") -> Transport:
         """Return a transport, not yet started. purpose: makes a client id of its own out of the one that was given."""
         options = dict(self.options)

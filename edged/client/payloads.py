@@ -74,7 +74,7 @@ def encode(inputs: Inputs, codec: str | None) -> Encoded:
     if codec not in _ENCODERS:
         raise UsageError("codec", f"{codec} takes encoded bytes, not arrays", f"{', '.join(_ENCODERS)} take arrays")
     pairs = inputs.items() if isinstance(inputs, Mapping) else [(_UNNAMED, inputs)]
-    arrays = {str(name): _array(name, value) for name, value in pairs}
+    arrays = {str(name): as_array(name, value) for name, value in pairs}
     return Encoded(codec, _ENCODERS[codec](arrays))
 
 
@@ -91,7 +91,11 @@ def default(inputs: Inputs) -> str:
     return "cbor" if importlib.util.find_spec("cbor2") is not None else "json"
 
 
-def _array(name: object, value: npt.ArrayLike) -> Array:
+def as_array(name: object, value: npt.ArrayLike) -> Array:
+    """Return numbers or booleans as a contiguous, little-endian array, the same one if it is so already.
+
+    Raises BadDataError.
+    """
     where = f"input {name}" if name else "input"
     try:
         array = np.asarray(value)

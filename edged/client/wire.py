@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edged import topics
 from edged.client import payloads
-from edged.client.exchange import Pending
+from edged.client.exchange import Pending, Target
 from edged.client.result import Result
 from edged.clock import NS_PER_MS, NS_PER_S
 from edged.errors import ERROR_PREFIX, Code, RequestError
@@ -40,14 +40,18 @@ class Sender:
 
         The broker drops it when that is over (Message Expiry, MQTT 5): a device that comes back has no use for it.
         """
-        left_ns = pending.deadline_ns - now
+        return self.compose(pending.target, pending.encoded, pending.correlation, pending.deadline_ns - now, protocol)
+
+    def compose(
+        self, target: Target, encoded: payloads.Encoded, correlation: bytes, left_ns: int, protocol: str
+    ) -> Message:
+        """A request that has `left_ns` for its answer, as the protocol carries it."""
         left_ms = max(1, left_ns // NS_PER_MS)
-        encoded, correlation = pending.encoded, pending.correlation
         if V3 in protocol:
-            topic = topics.request_v3(*pending.target, self.user, correlation.hex(), encoded.codec, left_ms)
+            topic = topics.request_v3(*target, self.user, correlation.hex(), encoded.codec, left_ms)
             return Message(topic, encoded.payload, qos=self.qos)
         return Message(
-            topics.request(*pending.target, self.user),
+            topics.request(*target, self.user),
             encoded.payload,
             qos=self.qos,
             response_topic=self.reply_topic,
@@ -73,7 +77,7 @@ def read_reply(message: Message, pending: Pending) -> Result | RequestError:
     properties = dict(message.user)
     payload = bytes(message.payload)
     if properties.get("status", "error" if payload.startswith(ERROR_PREFIX) else "ok") == "error":
-        return _read_error(payload)
+        return read_error(payload)
     return Result(
         payload=payload,
         codec=payloads.codec_of(message.content_type, pending.encoded.codec),
@@ -83,7 +87,8 @@ def read_reply(message: Message, pending: Pending) -> Result | RequestError:
     )
 
 
-def _read_error(payload: bytes) -> RequestError:
+def read_error(payload: bytes) -> RequestError:
+    """The error that an error reply holds; one of its own when it cannot be read."""
     try:
         return RequestError.from_json(payload)
     except (ValueError, KeyError, TypeError, RecursionError):

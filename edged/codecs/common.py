@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,21 @@ _ESCAPED = 12  # characters of one character of a name: two \uXXXX
 _HEAD = 9  # bytes of the longest CBOR head with its argument (RFC 8949, section 3)
 _SHOWN = 40  # characters of a client's text that an error repeats
 _SHOWN_BITS = 128  # a longer integer is named by its size: turning it into digits takes quadratic time
+_LITTLE = sys.byteorder == "little"
+DType = np.dtype[Any]
+_largest = np.maximum.reduce
+
+
+def _bits(size: int, infinity: int) -> tuple[DType, int, DType, int]:
+    """Return a float's bits as a signed and as an unsigned integer, each with its least value that is not finite."""
+    return np.dtype(f"i{size}"), infinity, np.dtype(f"u{size}"), infinity | 1 << (8 * size - 1)
+
+
+_BITS = {
+    np.dtype(kind): _bits(size, infinity)
+    for kinds, size, infinity in (("e", 2, 0x7C00), ("fF", 4, 0x7F80_0000), ("dD", 8, 0x7FF0 << 48))
+    for kind in kinds
+}
 
 
 def invalid(what: str) -> RequestError:
@@ -100,17 +116,20 @@ def first_false(mask: Array) -> str:
 
 
 def all_finite(array: Array) -> bool:
-    """Whether a float or complex array holds no NaN or Inf; allocates nothing of its size when the sum is finite.
+    """Whether a float or complex array holds no NaN or Inf; allocates nothing where it is contiguous and native.
 
-    A sum is finite only if every term is. One that is not may still be an overflow of finite terms, so that only then
-    each element is looked at.
+    It looks at the bits: IEEE 754 puts Inf and, above it, all NaNs at the end of each sign's range. The largest value
+    as a signed integer tells of the positive ones, as an unsigned one of the negative ones. (A sum would tell as well,
+    but overflows, and the warnings of that have to be turned off around it, which costs more than the sum.)
     """
-    if array.dtype.kind not in "fc":
+    bits = _BITS.get(array.dtype)
+    if bits is None:  # no floats; other byte orders, for which there is time
+        return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
+    if not array.size:
         return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        # float16 is summed as float32: it would overflow at 65,504.
-        total = np.add.reduce(array, axis=None, dtype=np.float32 if array.dtype == np.float16 else None)
-    return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
+    signed, positive, unsigned, negative = bits
+    flat = array.reshape(-1)
+    return bool(_largest(flat.view(signed)) < positive and _largest(flat.view(unsigned)) < negative)
 
 
 def accept(array: Array, spec: TensorSpec) -> None:
@@ -127,9 +146,14 @@ def copy_elements(source: Array, spec: TensorSpec, array: Array) -> None:
     accept(array, spec)
 
 
+def little(dtype: DType) -> DType:
+    """Return the dtype in little-endian order."""
+    return dtype if _LITTLE and dtype.isnative else dtype.newbyteorder("<")
+
+
 def little_endian(array: Array) -> Array:
     """Return the array C-ordered and little-endian; itself when it is so already."""
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    return np.asarray(array, dtype=little(array.dtype), order="C")
 
 
 def in_order(named: Mapping[Any, object], signature: Signature, where: str) -> list[object]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from edged.bundle import Signature
 from edged.codecs.base import NO_ANNOTATIONS, Array
-from edged.codecs.common import copy_elements, invalid, little_endian
+from edged.codecs.common import copy_elements, invalid, little, little_endian
 from edged.request import Buffer
 
 
@@ -32,7 +32,7 @@ class Raw:
         offset = 0
         for spec, array in zip(signature.inputs, into, strict=True):
             if array.size:  # np.frombuffer refuses an empty buffer
-                flat = np.frombuffer(payload, array.dtype.newbyteorder("<"), array.size, offset)
+                flat = np.frombuffer(payload, little(array.dtype), array.size, offset)
                 copy_elements(flat.reshape(array.shape), spec, array)
             offset += array.nbytes
 
@@ -43,7 +43,9 @@ class Raw:
         annotations: Mapping[str, object] = NO_ANNOTATIONS,  # noqa: ARG002  # the protocol's
     ) -> bytes:
         """Return the outputs' bytes in declared order."""
-        return b"".join(little_endian(output).tobytes() for output in outputs)
+        if len(outputs) == 1:
+            return little_endian(outputs[0]).tobytes()
+        return b"".join([little_endian(output).tobytes() for output in outputs])
 
 
 def _sizes(signature: Signature) -> str:

@@ -16,10 +16,11 @@ from edged import assembly, brokerurl, bundle, codecs, topics
 from edged import config as configuration
 from edged.bundle import Bundle
 from edged.commands import _text
-from edged.config import Config, ModelConfig, StreamConfig
+from edged.config import Config, LocalConfig, ModelConfig, StreamConfig
 from edged.engines import tflite_manifest
 from edged.engines.tflite_flatbuffer import TooLargeError
 from edged.errors import BadDataError, ConfigError, EdgedError, ExitCode, RequestError
+from edged.fitting import Fit, fit
 from edged.shown import clipped, listed, plain, plain_lines, size, table
 from edged.streams import Stream
 from edged.yamlload import InvalidConfigError
@@ -88,16 +89,20 @@ def _facts(config: Config, findings: Findings) -> dict[str, Any]:
     for loaded in filter(None, bundles.values()):
         _check_bundle(loaded, findings)
     _check_files(config, findings)
+    if config.local is not None:
+        _check_local(config.local, findings)
+    ways: dict[str, Fit | None] = {}
     for model in config.models:
-        _check_model(model, bundles[model.name], findings)
+        ways[model.name] = _check_model(model, bundles[model.name], findings)
     for stream in config.streams:
-        _check_stream(stream, config, bundles[stream.model], findings)
+        _check_stream(stream, config, ways[stream.model], findings)
     broker = {"url": config.broker.url, "client_id": config.client_id, "protocol": config.broker.protocol}
     return {
         "device": config.device,
         "broker": broker,
         "models": [_model_facts(model, bundles[model.name]) for model in config.models],
         "streams": [_stream_facts(stream, config) for stream in config.streams],
+        "local": None if config.local is None else {**vars(config.local), "socket": str(config.local.socket)},
     }
 
 
@@ -123,27 +128,40 @@ def _check_files(config: Config, findings: Findings) -> None:
     findings.attempt(config.broker.password)
 
 
-def _check_model(model: ModelConfig, loaded: Bundle | None, findings: Findings) -> None:
+def _check_local(local: LocalConfig, findings: Findings) -> None:
+    from edged.transports import shm_memory, shm_socket  # noqa: PLC0415  # only where there are local producers
+
+    findings.attempt(shm_memory.refuse_unsupported)
+    if wrong := shm_socket.problem(local.socket, local.group):
+        findings.wrong("local", wrong)
+    if not local.socket.parent.is_dir():
+        findings.warnings.append(f"local.socket: there is no directory {local.socket.parent}")
+
+
+def _check_model(model: ModelConfig, loaded: Bundle | None, findings: Findings) -> Fit | None:
+    """Return how the bundle would be served; None where it cannot be."""
+    way = None if loaded is None else findings.attempt(partial(fit, model, loaded))
     findings.attempt(lambda: assembly.runtimes(model))
     here = os.cpu_count() or 1
     missing = [cpu for cpu in model.cpus if cpu >= here]
     if missing:
         findings.warnings.append(f"models.{model.name}.cpus: CPU {missing[0]} is not on this machine (it has {here})")
-    needed = sum(spec.wire_bytes for spec in loaded.manifest.inputs) if loaded else 0
+    needed = sum(spec.wire_bytes for spec in way.signature.inputs) if way else 0
     if needed > model.queue.max_bytes:
         what = f"{model.queue.max_bytes} bytes cannot hold one request of {needed} bytes"
         findings.wrong(f"models.{model.name}.queue.max_bytes", what)
+    return way
 
 
-def _check_stream(stream: StreamConfig, config: Config, loaded: Bundle | None, findings: Findings) -> None:
+def _check_stream(stream: StreamConfig, config: Config, way: Fit | None, findings: Findings) -> None:
     where = f"streams.{stream.name}"
     if stream.key_level is None and ("+" in stream.topic or "#" in stream.topic):
         findings.warnings.append(f"{where}.key_level: not given, so all sensors under {stream.topic} share one window")
     try:
         codecs.load(stream.reply)
-        if loaded is not None:
+        if way is not None:
             # The stream's own rules, exactly as the daemon applies them; nothing is sent by constructing one.
-            Stream(stream, loaded.signature, config.device, lambda _: None, lambda *_: False, 1)
+            Stream(stream, way.signature, config.device, lambda _: None, lambda *_: False, 1)
     except ValueError as exc:
         findings.wrong(where, str(exc))
     except RequestError as exc:
@@ -215,6 +233,8 @@ def _readable(facts: dict[str, Any]) -> str:
     parts = [f"device {facts['device']}, {broker['url']} as {broker['client_id']}\n"]
     parts += [f"\nmodel {model['name']}\n" + table(_model_rows(model)) for model in facts["models"]]
     parts += [f"\nstream {stream['name']}\n" + table(_stream_rows(stream)) for stream in facts["streams"]]
+    if facts["local"] is not None:
+        parts.append("\nlocal producers\n" + table(_local_rows(facts["local"])))
     return plain_lines("".join(parts)) + "\n"
 
 
@@ -234,6 +254,12 @@ def _model_rows(model: dict[str, Any]) -> Iterator[list[str]]:
     queue = model["queue"]
     room = f"{queue['max_requests']} requests, {size(queue['max_bytes'])}, then {queue['overflow']}"
     yield ["queue", f"{room}; deadline {model['deadline_ms']} ms"]
+
+
+def _local_rows(local: dict[str, Any]) -> Iterator[list[str]]:
+    yield ["socket", local["socket"] + (f", for the group {local['group']} too" if local["group"] else "")]
+    room = f"{local['slots']} slots of {size(local['slot_bytes'])}"
+    yield ["memory", f"{room} each, {size(local['slots'] * local['slot_bytes'])}; at most {local['max_producers']}"]
 
 
 def _delegate(name: str, options: Mapping[str, Any]) -> str | dict[str, Any]:

@@ -22,7 +22,7 @@ from edged.config import Config, ModelConfig
 from edged.engines.candidate import Candidate
 from edged.errors import ExitCode, UsageError
 from edged.latency import FEW
-from edged.selection import NothingAgreesError, Selection, Selector, Wish, served
+from edged.selection import NothingAgreesError, Selection, Selector, served
 from edged.shown import plain_lines, size, table
 
 HELP = "measure the delegates of every model, and say which serves and why"
@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
     _end_in_order()
     config = _only(configuration.load(args.config), args.model)
     bundles = assembly.read_bundles(config)
-    assembly.refuse_stateful(config, bundles)
     facts = _facts(config, bundles, args)
     sys.stdout.write(json.dumps(facts, indent=2) + "\n" if args.json else _readable(facts))
     good = all(model["chosen"] and not (args.strict and model["missed"]) for model in facts["models"])
@@ -101,7 +100,7 @@ def _facts(config: Config, bundles: Mapping[str, Bundle], args: argparse.Namespa
 def _model(
     model: ModelConfig, loaded: Bundle, selector: Selector, progress: Progress, *, fresh: bool
 ) -> dict[str, Any]:
-    wish = Wish(model.wanted, [one.name for one in assembly.runtimes(model)], model.threads, assembly.policy(model))
+    wish = assembly.wish(model, loaded)
     facts = {"name": model.name, "bundle": str(model.bundle), "version": loaded.manifest.version}
     try:
         selection = selector.choose(loaded, wish, progress.show, fresh=fresh)

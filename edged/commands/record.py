@@ -292,6 +292,7 @@ def _broker(config: Config, client_id: str | None) -> Requester:
         "keepalive_s": broker.keepalive_s,
         "username": broker.username,
         "password": broker.password(),
+        "password_file": broker.password_file,
         "client_id": client_id or f"{config.client_id}-record-{os.getpid()}",
         "session_expiry_s": 0,
     }

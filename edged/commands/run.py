@@ -79,6 +79,7 @@ def _transport(config: Config, *, resume: bool) -> Transport:
         session_expiry_s=broker.session_expiry_s,
         username=broker.username,
         password=broker.password(),
+        password_file=broker.password_file,
         ca_file=broker.ca_file,
         cert_file=broker.cert_file,
         key_file=broker.key_file,

@@ -60,7 +60,7 @@ class Order:
             head = json.loads(stream.readline())
             files = {name: stream.read(length) for name, length in head["parts"].items()}
         found = Bundle(Path(head["path"]), manifest.parse(files.pop(""), head["path"]), files)
-        policy = ThreadPolicy(tuple(head["policy"]["cpus"]), head["policy"]["realtime"])
+        policy = ThreadPolicy.of(head["policy"])
         cache = None if head["cache"] is None else Path(head["cache"])
         return cls(found, Candidate(**head["candidate"]), Opening(cache, head["alone"], head["threads"]), policy)
 

@@ -6,6 +6,7 @@ A file or a library that kills the process that loads it costs one child here. T
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -60,7 +61,7 @@ class Job:
     def load(cls, text: str) -> Job:
         """Read what `dump` made."""
         given = json.loads(text)
-        policy = ThreadPolicy(tuple(given["policy"]["cpus"]), given["policy"]["realtime"])
+        policy = ThreadPolicy.of(given["policy"])
         cache = Path(given["cache"]) if given["cache"] else None
         candidate = Candidate(**given["candidate"])
         return cls(Path(given["bundle"]), given["model_sha256"], candidate, policy, cache, given["seconds"])
@@ -120,8 +121,10 @@ class _Gauge:
         samples = loaded.golden()
         compared = _compared(loaded, samples)
         if samples is not None:
-            which = self._fitting(samples)
-            if not self._agrees(_on_golden(engine, loaded, samples, compared, which)):
+            with self._unused(engine, loaded) as unused:
+                which = self._fitting(samples, in_order=loaded.manifest.stateful)
+                known = _on_golden(unused, loaded, samples, compared, which)
+            if not self._agrees(known):
                 return self.row
         self._time(engine)
         if not self._cpu:
@@ -134,10 +137,24 @@ class _Gauge:
                 return self.row
         return dataclasses.replace(self.row, verdict="agrees")
 
-    def _fitting(self, samples: Golden) -> Iterator[int]:
-        """Yield the samples for which there is time, one in any case, spread over all of them; count them."""
+    @contextlib.contextmanager
+    def _unused(self, engine: Engine, loaded: Bundle) -> Iterator[Engine]:
+        """Hand out the engine; of a model that keeps state another one, as the samples begin with its first state."""
+        if not loaded.manifest.stateful:
+            yield engine
+            return
+        job = self._job
+        with contextlib.closing(opening.open_as_served(loaded, job.candidate, job.policy)) as unused:
+            yield unused
+
+    def _fitting(self, samples: Golden, *, in_order: bool) -> Iterator[int]:
+        """Yield the samples for which there is time, one in any case, spread over all of them; count them.
+
+        in_order: the first ones, one after the other.
+        """
         end_ns = now_ns() + self._left_ns() // 2
-        for count, sample in enumerate(golden.spread(samples.samples), 1):
+        order = range(samples.samples) if in_order else golden.spread(samples.samples)
+        for count, sample in enumerate(order, 1):
             yield sample
             self._note(checked=count)
             if now_ns() >= end_ns:

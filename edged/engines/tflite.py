@@ -3,8 +3,8 @@
 Rules it keeps:
 - The model comes from memory (bytes whose hash was checked), never from a path that can change.
 - Input and output views are taken once after allocate_tensors, by address: an array that shares the interpreter's own
-  reference would make `invoke` refuse ("at least 1 reference to internal data"). Nothing here resizes, which would move
-  them; a model that moves them by itself is told at open and is served through copies.
+  reference would make `invoke` refuse ("at least 1 reference to internal data"). Nothing is resized once
+  they are taken, which would move them; a model that moves them by itself is told at open and is served through copies.
 - Several threads share nothing: open, invoke and close belong to one thread.
 """
 
@@ -77,17 +77,18 @@ class _Opened:
 
     def __init__(self, bundle: Bundle, runtime: Runtime, delegate: Delegate, how: Opening, model: bytes) -> None:
         module = runtime.module()
-        self._runtime, self._vendor = runtime, delegate.isolated
+        self._bundle, self._runtime, self._vendor = bundle, runtime, delegate.isolated
         self.interpreter: Any = module.Interpreter(
             model_content=model, num_threads=how.threads, **delegate.open(module, how)
         )
         self._early = len(tflite_delegated.delegates(tflite_delegated.listed(self.interpreter)))
         signature = _signature(self.interpreter, bundle, model)
         _whole(bundle, signature)
-        self.inputs = [(_checked(self.interpreter, s, signature["inputs"], bundle), s) for s in bundle.manifest.inputs]
-        self.outputs = [
-            (_checked(self.interpreter, s, signature["outputs"], bundle), s) for s in bundle.manifest.outputs
-        ]
+        named, manifest = signature["inputs"], bundle.manifest
+        present = [(named[spec.name], spec) for spec in manifest.inputs if spec.name in named]
+        self._resized = sum(_resize(self.interpreter, index, spec) for index, spec in present) > 0
+        self.inputs = [(self._checked(s, named), s) for s in manifest.inputs]
+        self.outputs = [(self._checked(s, signature["outputs"], known=not self._resized), s) for s in manifest.outputs]
 
     def allocate(self, wire: Wire | None) -> set[int]:
         """Allocate; returns the indices of the tensors that live in the arrays of `wire`."""
@@ -100,7 +101,23 @@ class _Opened:
         self._nodes = tflite_delegated.listed(self.interpreter)
         self._taken = tflite_delegated.taken(self._nodes)
         self.stays = _addresses_stay(self.interpreter, self._nodes, self._taken)
+        if self._resized:
+            self._require_rows()
         return placed
+
+    def _checked(self, spec: TensorSpec, index: Mapping[str, int], *, known: bool = True) -> int:
+        return _checked(self.interpreter, spec, index, self._bundle, known=known)
+
+    def _require_rows(self) -> None:
+        """Raise BadDataError unless the outputs have as many rows as the inputs got: a run tells, not the file."""
+        for index, _ in self.inputs:  # fresh memory holds anything
+            self.interpreter.set_tensor(index, np.zeros_like(self.interpreter.get_tensor(index)))
+        self.interpreter.invoke()
+        for index, spec in self.outputs:
+            shape = self.interpreter.get_tensor(index).shape
+            if shape != spec.shape:
+                what = f"with {spec.shape[0]} rows in, output {spec.name!r} is {list(shape)}, not {list(spec.shape)}"
+                raise BadDataError(str(self._bundle.path), what)
 
     def share(self) -> tuple[int | None, int | None, Taken]:
         """Return how many nodes the delegate took, of how many, and what that makes.
@@ -157,13 +174,24 @@ def _whole(bundle: Bundle, signature: Mapping[str, Mapping[str, int]]) -> None:
             raise BadDataError(str(bundle.path), f"bundle.json leaves out {side} {', '.join(missing)} of the model")
 
 
-def _checked(interpreter: Any, spec: TensorSpec, index: Mapping[str, int], bundle: Bundle) -> int:
-    """Return the tensor's index; raises BadDataError when it is not as the bundle says."""
+def _resize(interpreter: Any, index: int, spec: TensorSpec) -> bool:
+    """Give an input the rows that `spec` says, where the file leaves its first dimension open; returns whether it had
+    others."""
+    details = next(d for d in interpreter.get_tensor_details() if d["index"] == index)
+    shape, signature = tuple(map(int, details["shape"])), tuple(map(int, details["shape_signature"]))
+    if shape == spec.shape or signature[:1] != (-1,) or shape[1:] != spec.shape[1:]:
+        return False
+    interpreter.resize_tensor_input(index, spec.shape)
+    return True
+
+
+def _checked(interpreter: Any, spec: TensorSpec, index: Mapping[str, int], bundle: Bundle, *, known: bool) -> int:
+    """Return the tensor's index; raises BadDataError when it is not as the bundle says. known: its shape is final."""
     if spec.name not in index:
         raise BadDataError(str(bundle.path), f"the model has no tensor {spec.name!r}", f"it has {', '.join(index)}")
     details = next(d for d in interpreter.get_tensor_details() if d["index"] == index[spec.name])
     dtype, shape = np.dtype(details["dtype"]), tuple(int(n) for n in details["shape"])
-    if dtype != np.dtype(spec.dtype) or shape != spec.shape:
+    if dtype != np.dtype(spec.dtype) or (known and shape != spec.shape):
         found, wanted = f"{dtype}{list(shape)}", f"{spec.dtype}{list(spec.shape)}"
         raise BadDataError(str(bundle.path), f"tensor {spec.name!r} is {found}, bundle.json says {wanted}")
     return index[spec.name]

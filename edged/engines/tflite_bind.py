@@ -33,6 +33,15 @@ def ends(file: ModelFile, key: str) -> Ends | None:
     return None
 
 
+def leaves_rows_open(file: ModelFile, key: str) -> bool:
+    """Whether the file leaves the first dimension of every input and every output open."""
+    found = ends(file, key)
+    if found is None:
+        return False
+    tensors = [found.graph.tensors[index] for index in (*found.inputs.values(), *found.outputs.values())]
+    return all(tensor.signature[:1] == (-1,) for tensor in tensors)
+
+
 def compiled(file: ModelFile, twin: ModelFile, key: str) -> Ends | None:
     """Return the ends of a compiled file; `twin` is the model that it was compiled from."""
     source = ends(twin, key)

@@ -33,7 +33,7 @@ from edged.transports.base import Message
 # Different reasons kept in words; all are counted.
 MAX_REASONS = 5
 _SHOWN_TOPIC = 80
-_STREAM_COUNTERS = ("samples", "gaps", "missed", "duplicates", "restarts", "evicted")
+_STREAM_COUNTERS = ("samples", "gaps", "missed", "duplicates", "restarts", "evicted", "interrupted")
 
 OnSample = Callable[[str, Sample], None]
 
@@ -63,19 +63,6 @@ def _note(reasons: list[str], topic: str, reason: str) -> None:
         reasons.append(told)
 
 
-class _Cutter(Stream):
-    """The daemon's stream, for somebody who keeps what it cuts: no window may hide that messages are missing."""
-
-    def restart(self) -> int:
-        """Begin every window anew, unless the samples' own numbers show what is missing; returns how many had begun."""
-        if self._columns.seq is not None:
-            return 0
-        begun = [known.window for known in self._keys.values() if known.window.begun]
-        for window in begun:
-            window.restart()
-        return len(begun)
-
-
 class Windows:
     """The windows of a stream, as float arrays of `spec`'s name and shape. Raises ValueError when it does not fit."""
 
@@ -83,10 +70,9 @@ class Windows:
         self._requests: list[Request] = []
         # Its answers would go nowhere, and it is never given any.
         submit = self._requests.append
-        self._stream = _Cutter(config, Signature((spec,), ()), device, submit, lambda *_: False, 1)
+        self._stream = Stream(config, Signature((spec,), ()), device, submit, lambda *_: False, 1)
         self._decode = decoder(config.decode, Columns.of(config.fields, config.seq, config.time))
         self._spec, self._bad, self._no_key = spec, 0, f"the topic has no usable level {config.key_level}"
-        self._interrupted = 0
         self.reasons: list[str] = []
         self.facts: Mapping[str, Facts] = {spec.name: Facts(spec.wire_dtype, spec.shape)}
 
@@ -106,13 +92,12 @@ class Windows:
 
     def interrupted(self) -> None:
         """Throw away the windows that have begun: those of before and after would be patched together."""
-        self._interrupted += self._stream.restart()
+        self._stream.reconnected(resumed=False)
 
     def counters(self) -> dict[str, int]:
-        """Return what the stream counted, and `interrupted`: windows thrown away at a lost connection."""
+        """Return what the stream counted, among it `interrupted`: windows thrown away at a lost connection."""
         stats = self._stream.stats()
-        counts = {name: stats[name] for name in ("bad", "retained", *_STREAM_COUNTERS)}
-        return {**counts, "interrupted": self._interrupted}
+        return {name: stats[name] for name in ("bad", "retained", *_STREAM_COUNTERS)}
 
 
 class _Messages:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import cast
 
 from delegates.select import Measured
@@ -32,6 +32,8 @@ class Serving:
     """Opens what serves one model, on the thread that calls `open`.
 
     rules: of the failover. nudge: lets that thread call the engine's `idle`; note: is told what takes time.
+    selection: what was chosen before; without it, `open` chooses. opened: the bundle as the CPU opens it, where it is
+    another one. arrange: makes the engine that serves of what opens the CPU's, and of `nudge`; not for an accelerator.
     """
 
     selector: Selector
@@ -41,12 +43,15 @@ class Serving:
     rules: FailoverConfig
     nudge: Callable[[], None]
     note: Callable[[str], None]
+    selection: Selection | None = None
+    opened: Bundle | None = None
+    arrange: Callable[[Callable[[], Engine], Callable[[], None]], Engine] | None = None
 
     def open(self) -> Engine:
         """Choose and open. Raises NothingAgreesError, and what a runtime does when it refuses."""
         self.selector.announce()
         try:
-            selection = self.selector.choose(self.bundle, self.wish, self._tell)
+            selection = self.selection or self.selector.choose(self.bundle, self.wish, self._tell)
         except NothingAgreesError as exc:
             if not _again(exc.misses):
                 raise
@@ -57,7 +62,8 @@ class Serving:
             return self._accelerated(selection)
         if _again(selection.misses):
             return self._without(selection.misses, selection.chosen)
-        engine = self._open(selection.chosen)
+        open_one = partial(self._open, selection.chosen)
+        engine = open_one() if self.arrange is None else self.arrange(open_one, self.nudge)
         if selection.missed:
             engine.info = replace(engine.info, degraded=f"{selection.missed}; {engine.info.delegate} serves")
         return engine
@@ -173,7 +179,7 @@ class Serving:
         return engine
 
     def _open(self, candidate: Candidate) -> Engine:
-        return self.selector.open(self.bundle, candidate, self.wish.policy)
+        return self.selector.open(self.opened or self.bundle, candidate, self.wish.policy)
 
 
 def _chosen(rows: Sequence[Measured]) -> Measured | None:

@@ -1,23 +1,25 @@
 """One stream: sensor messages in, a request per full window out, answers published beside the device.
 
 Rules it keeps:
-- A window holds consecutive samples of one key only. A gap restarts it; so does a bad sample where no seq would show
-  whether something is missing.
+- A window holds consecutive samples of one key only. A gap restarts it; where no seq would show whether something is
+  missing, so does a bad sample, and a lost connection unless the broker kept all samples meanwhile.
 - Nothing is dropped without being counted, and nothing a sensor sends makes `on_message` raise.
 - Memory is bounded: `max_keys` windows; the key not heard of for longest makes room for a new one.
+- A consumer can tell answers that come twice: by stream, key and n, and with `store` by the daemon's start (boot).
 Cost: a sample is decoded and stored on the network thread; the model's work is done elsewhere.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from edged import topics
-from edged.clock import NS_PER_MS, NS_PER_S, now_ns
+from edged import statekey, topics
+from edged.clock import NS_PER_MS, NS_PER_S, now_ns, wall_s
 from edged.request import OnSent, Reply, Request
 from edged.streams.continuity import Continuity, Verdict
 from edged.streams.feed import Feed
@@ -34,19 +36,22 @@ log = logging.getLogger(__name__)
 _JSON = "application/json"
 _LOG_EVERY_NS = 60 * NS_PER_S
 _COUNTERS = (
-    "samples", "bad", "gaps", "missed", "duplicates", "restarts", "retained",
+    "samples", "bad", "gaps", "missed", "duplicates", "restarts", "interrupted", "retained",
     "windows", "answered", "failed", "unsent", "evicted",
 )  # fmt: skip
 _BREAKS = {Verdict.GAP: "gaps", Verdict.RESTART: "restarts"}
 
 
 class _Key:
-    """What is known of one key; `windows` numbers its windows from 0."""
+    """What is known of one key. windows: the number of its next one.
 
-    __slots__ = ("continuity", "window", "windows")
+    queued: its sensor sends at QoS 1, so that a broker that keeps the session keeps what comes meanwhile.
+    """
 
-    def __init__(self, window: Window, continuity: Continuity) -> None:
-        self.window, self.continuity, self.windows = window, continuity, 0
+    __slots__ = ("continuity", "queued", "window", "windows")
+
+    def __init__(self, window: Window, continuity: Continuity, windows: int) -> None:
+        self.window, self.continuity, self.windows, self.queued = window, continuity, windows, True
 
 
 class Stream:
@@ -54,6 +59,7 @@ class Stream:
 
     signature: of the stream's model. submit: takes a request and sees that it is answered. publish: a transport's.
     deadline_ms: used where the configuration has none, counted from the first byte of the sample that fills a window.
+    boot: what tells this start of the daemon from others, for answers that may come after the next one.
     Raises ValueError, in words for whoever wrote the configuration, when the stream cannot feed the model.
     """
 
@@ -65,14 +71,18 @@ class Stream:
         submit: Callable[[Request], None],
         publish: Callable[[Message, OnSent | None], bool],
         deadline_ms: int,
+        boot: str = "",
     ) -> None:
         self.config, self._device, self._submit, self._publish = config, device, submit, publish
+        self._boot = boot
+        self._qos = max(1, config.qos) if config.store else config.qos
         self._columns = Columns.of(config.fields, config.seq, config.time)
         self._decode = decoder(config.decode, self._columns)
         self._feed = Feed(signature, config.model, config.window.length, len(self._columns.features))
         self._deadline_ns = (config.deadline_ms or deadline_ms) * NS_PER_MS
         self._keys: OrderedDict[str, _Key] = OrderedDict()
         self._counts = Counter(dict.fromkeys(_COUNTERS, 0))
+        self._first_n = 0  # of a new key: no number comes twice, also when a key was forgotten meanwhile
         self._answer_lock = threading.Lock()
         self._next_log_ns = 0
 
@@ -85,7 +95,8 @@ class Stream:
         """Counters since start, and `keys`, how many windows are held now.
 
         samples (used), bad, gaps, missed (samples a gap in seq skipped), duplicates, restarts (new recordings),
-        retained (stale values ignored), windows, answered, failed (error answers), unsent (answers the transport did
+        interrupted (windows begun anew for a lost connection), retained (stale values ignored), windows, answered,
+        failed (error answers), unsent (answers the transport did
         not take), evicted (keys).
         """
         return {**self._counts, "keys": len(self._keys)}
@@ -104,7 +115,21 @@ class Stream:
             if isinstance(item, Bad):
                 self._bad(key, message.topic, item.reason)
             else:
-                self._take(key, item, message.received_ns)
+                self._take(key, item, message)
+
+    def reconnected(self, *, resumed: bool) -> None:
+        """Begin windows anew in which samples may be missing: there was no connection for a while.
+
+        resumed: the broker kept the session meanwhile, and with it what came at QoS 1. On the network thread, before
+        the first message of the new connection. Where samples have a seq, that tells what is missing, and nothing else
+        is done: a jump of `time` within `max_gap_s` would not.
+        """
+        if self._columns.seq is not None:
+            return
+        for known in self._keys.values():
+            if known.window.begun and not (resumed and known.queued):
+                known.window.restart()
+                self._counts["interrupted"] += 1
 
     def _key(self, topic: str) -> str | None:
         level = self.config.key_level
@@ -126,7 +151,7 @@ class Stream:
             bad = self._counts["bad"]
             log.warning("stream %s: bad sample on %s: %s (%d bad so far)", self.config.name, topic, reason, bad)
 
-    def _take(self, key: str, samples: Samples, received_ns: int) -> None:
+    def _take(self, key: str, samples: Samples, message: Message) -> None:
         known = self._known(key)
         verdict = known.continuity.judge(samples.seq, samples.time)
         if verdict is Verdict.DUPLICATE:
@@ -137,8 +162,9 @@ class Stream:
             self._counts["missed"] += known.continuity.missed
             known.window.restart()
         self._counts["samples"] += len(samples.rows)
+        known.queued = message.qos > 0
         for window in known.window.push(samples.rows):
-            self._submit(self._request(key, known, window, received_ns))
+            self._submit(self._request(key, known, window, message.received_ns))
 
     def _known(self, key: str) -> _Key:
         known = self._keys.get(key)
@@ -146,11 +172,12 @@ class Stream:
             self._keys.move_to_end(key)
             return known
         if len(self._keys) >= self.config.max_keys:
-            self._keys.popitem(last=False)
+            _, gone = self._keys.popitem(last=False)
             self._counts["evicted"] += 1
+            self._first_n = max(self._first_n, gone.windows)
         shape = self.config.window
         window = Window(shape.length, shape.hop, len(self._columns.features))
-        known = self._keys[key] = _Key(window, Continuity(self.config.max_gap_s))
+        known = self._keys[key] = _Key(window, Continuity(self.config.max_gap_s), self._first_n)
         return known
 
     def _request(self, key: str, known: _Key, window: FloatArray, received_ns: int) -> Request:
@@ -166,11 +193,14 @@ class Stream:
             deadline_ns=received_ns + self._deadline_ns,
             respond=self._respond,
             origin=key,
+            key=statekey.of_stream(self.config.name, key),
             annotations=annotations,
         )
 
     def _annotations(self, key: str, known: _Key) -> dict[str, object]:
         found: dict[str, object] = {"stream": self.config.name, "key": key, "n": known.windows}
+        if self.config.store:
+            found |= {"boot": self._boot, "ts": wall_s()}
         seq, time = known.continuity.seq, known.continuity.time
         if seq is not None:
             found |= {"seq": seq, "first_seq": seq - self.config.window.length + 1}  # no gap inside a window
@@ -178,13 +208,21 @@ class Stream:
 
     def _respond(self, request: Request, reply: Reply, on_sent: OnSent | None) -> None:
         levels = (self.config.name, request.origin) if request.origin else (self.config.name,)
-        status = "ok" if reply.error is None else "error"
-        message = Message(topics.device(self._device, "out", *levels), reply.payload, qos=self.config.qos)
+        facts = request.annotations or {}
+        payload = reply.payload if reply.error is None else _told(reply.payload, facts)
+        message = Message(topics.device(self._device, "out", *levels), payload, qos=self._qos)
         if reply.content_type != _JSON:
             # JSON speaks for itself, and stays without properties: rumqttd drops a 3.1.1 subscriber that is sent any.
             message.content_type = reply.content_type
-            message.user = (("status", status), ("meta", reply.meta)) if reply.meta else (("status", status),)
+            message.user = (("status", "ok"), ("meta", reply.meta)) if reply.meta else (("status", "ok"),)
+            if self.config.store:
+                message.user += (("window", ";".join(f"{name}={facts[name]}" for name in ("boot", "n", "ts"))),)
         sent = self._publish(message, on_sent)
         with self._answer_lock:
             self._counts["answered" if reply.error is None else "failed"] += 1
             self._counts["unsent"] += not sent
+
+
+def _told(error: bytes, facts: Mapping[str, object]) -> bytes:
+    """Return the error's JSON object with the facts of its window beside it: whose answer it stands for."""
+    return error[:-1] + b", " + json.dumps(facts)[1:].encode() if facts else error

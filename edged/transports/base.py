@@ -7,6 +7,7 @@ Rules every transport keeps (tests/contract/test_transports.py runs them on each
 - `on_sent(ns)` is called once, when the last byte was handed to the kernel (or to the receiver, in process).
 - `on_done()` is called once, when nothing more will be done for an accepted message: written at QoS 0, acknowledged at
   QoS 1, or given up and counted. Not after `stop`.
+- `on_refused()` of a message is called when it was accepted and the broker does not take it: it says so, or hangs up.
 - The payload of an incoming message may be a view of memory that is used again once nobody refers to it: whoever keeps
   it longer than the request lives copies it.
 - `stop` flushes what was accepted, within its bound, then disconnects cleanly (no will).
@@ -15,12 +16,13 @@ Rules every transport keeps (tests/contract/test_transports.py runs them on each
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from edged.request import Buffer, OnSent
 
 MAX_QOS = 2
+OnDone = Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class Message:
     """One message. `received_ns`: monotonic ns of its first byte at the socket (0 on outgoing ones).
 
     expiry_s: MQTT 5 Message Expiry Interval, whole seconds. user: MQTT 5 user properties, in order.
+    on_refused: see the module's rules.
     """
 
     topic: str
@@ -40,6 +43,7 @@ class Message:
     expiry_s: int | None = None
     user: tuple[tuple[str, str], ...] = ()
     received_ns: int = 0
+    on_refused: OnDone | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,6 @@ class Denied(str):
 
 
 OnMessage = Callable[[Message], None]
-OnDone = Callable[[], None]
 # (connected, detail): detail is `Connected` on True, the reason on False (`Denied` where waiting is in vain).
 OnConnection = Callable[[bool, str], None]
 
@@ -94,6 +97,9 @@ class Transport(Protocol):
 
     def refusal(self, message: Message) -> str:
         """Return why `publish` will refuse this message as long as the connection is what it is; "" if it need not."""
+
+    def trouble(self) -> str:
+        """Return what is wrong with the connection though there is one, for a person; "" when nothing is."""
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Flush, disconnect cleanly, end the thread."""

@@ -131,6 +131,10 @@ class LoopbackTransport:
             return f"not a topic to publish to: {message.topic[:80]!r}"
         return "" if 0 <= message.qos <= MAX_QOS else f"QoS is 0, 1 or 2, not {message.qos}"
 
+    def trouble(self) -> str:
+        """Return "": nothing goes wrong here."""
+        return ""
+
     def stop(self, timeout_s: float = 2.0) -> None:
         """Leave the bus, deliver what is in the inbox, end the thread. No will."""
         self._leave()

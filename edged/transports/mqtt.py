@@ -1,7 +1,7 @@
 """MQTT over TCP or TLS: MQTT 5, or 3.1.1 where the broker knows no better.
 
-Threads: one, made by paho's `loop_start()`. It connects, reads, writes and calls back; `publish` only queues.
-(`loop_forever` in a thread of one's own would let publishing threads write to the socket too, and mix packets.)
+Threads: one, made by paho's `loop_start()`. It connects, reads, writes and calls back. `publish` writes by itself what
+the kernel takes at once, and queues the rest (`mqtt_send`).
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
-from paho.mqtt.enums import MQTTErrorCode
-from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from edged.clock import NS_PER_S, now_ns
 from edged.errors import InternalError, UsageError
 from edged.filters import valid_filter
 from edged.request import OnSent
-from edged.transports import mqtt_paho, mqtt_properties
+from edged.transports import mqtt_properties
 from edged.transports.base import Message, OnConnection, OnDone, OnMessage, Subscription
 from edged.transports.counters import Counters
 from edged.transports.mqtt_ledger import Entry, Ledger
@@ -31,7 +28,7 @@ __all__ = ["MqttSettings", "MqttTransport", "open_url"]
 _log = logging.getLogger(__name__)
 _COUNTERS = (
     "connects", "disconnects", "connect_failures", "received", "sent", "publishes_refused", "subscriptions_refused",
-    "callback_errors", "client_errors", "dropped_poison",
+    "callback_errors", "client_errors", "dropped_poison", "taken_over", "cut_short", "renewals", "login_files_refused",
     "dropped_disconnected", "dropped_connection_lost", "dropped_outgoing_full", "dropped_too_large",
     "dropped_invalid", "dropped_stopped", "dropped_bad_topic", "dropped_properties",
 )  # fmt: skip
@@ -72,9 +69,9 @@ class MqttTransport:
                 raise UsageError("subscription", f"not a topic filter: {subscription.filter!r}")
         link = Link(self.settings, self._ledger, self._counters, subscriptions, on_connection)
         self._on_message = on_message
-        link.client.on_message = self._incoming
-        link.client.on_publish = self._published
-        link.client.flooded = lambda: self._counters.add("dropped_properties")
+        link.client.incoming = self._incoming
+        link.client.finished = self._finished
+        link.client.dropped = self._counters.add
         self._link = link
         try:
             link.start(will)
@@ -82,9 +79,9 @@ class MqttTransport:
             raise UsageError("will", str(error)) from error
 
     def publish(self, message: Message, on_sent: OnSent | None = None, on_done: OnDone | None = None) -> bool:
-        """Queue one message; False when it was dropped, under one of the `dropped_*` counters. Any thread.
+        """Send or queue one message; False when it was dropped, under one of the `dropped_*` counters. Any thread.
 
-        on_sent and on_done run in the network thread and must not block.
+        on_sent and on_done must not block. They run in the network thread, or in this one before `publish` returns.
         """
         try:
             mqtt_properties.check(message)
@@ -92,7 +89,14 @@ class MqttTransport:
         except ValueError as error:
             _log.warning("not published: %s", error)
             return self._drop("dropped_invalid")
-        entry = Entry(mqtt_properties.wire_size(message, properties), message.qos, on_sent, on_done)
+        entry = Entry(
+            mqtt_properties.wire_size(message, properties),
+            message.qos,
+            on_sent,
+            on_done,
+            message.on_refused,
+            message.topic,
+        )
         link = self._link
         if link is None or link.stopped:
             return self._drop("dropped_stopped")
@@ -100,12 +104,8 @@ class MqttTransport:
             return self._drop("dropped_too_large")
         if message.qos == 0 and not link.connected:
             return self._drop("dropped_disconnected")
-        if not self._ledger.reserve(entry.size):
-            return self._drop("dropped_outgoing_full")
-        # A copy of what can change: at QoS 1 the client keeps it to send it again.
-        payload = message.payload if isinstance(message.payload, bytes) else bytes(message.payload)
-        info = link.client.publish(message.topic, payload, message.qos, message.retain, properties)
-        return self._enter(info, entry)
+        dropped = link.client.send(message, properties, entry)
+        return self._drop(dropped) if dropped else True
 
     def refusal(self, message: Message) -> str:
         """Return what is wrong with the message, or that its packet is larger than the broker or the settings allow."""
@@ -116,6 +116,10 @@ class MqttTransport:
             return str(error)
         largest = self._largest()
         return f"its packet has {size} bytes, the largest may have {largest}" if size > largest else ""
+
+    def trouble(self) -> str:
+        """Return what is wrong with the connection: a refused subscription, another client with the same id."""
+        return self._link.trouble() if self._link is not None else ""
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Wait for what was accepted, disconnect cleanly, end the thread; all within about twice `timeout_s`."""
@@ -130,53 +134,26 @@ class MqttTransport:
         self._counters.add("dropped_stopped", self._ledger.load()[1])
 
     def stats(self) -> dict[str, int]:
-        """Return the counters, `connected`, `protocol` (5, or 4 for 3.1.1) and what is queued."""
+        """Return the counters, `connected`, `protocol` (5, or 4 for 3.1.1), what is queued, and how receiving went."""
         waiting_bytes, waiting = self._ledger.load()
-        facts = self._link.facts() if self._link is not None else {}
+        facts = self._link.facts() | self._link.client.facts() if self._link is not None else {}
         return {**self._counters.snapshot(), **facts, "outgoing_bytes": waiting_bytes, "outgoing_messages": waiting}
 
     def _largest(self) -> int:
         """Return the most bytes that a packet may have."""
-        told = self._link.max_packet if self._link is not None else 0
+        told = self._link.health.max_packet if self._link is not None else 0
         return min(told or mqtt_properties.MAX_PACKET, self.settings.max_outgoing_bytes, mqtt_properties.MAX_PACKET)
 
     def _drop(self, counter: str) -> bool:
         self._counters.add(counter)
         return False
 
-    def _enter(self, info: MQTTMessageInfo, entry: Entry) -> bool:
-        """Judge paho's answer. At QoS 1 "no connection" means queued; the code stays in `info` even when delivered."""
-        refused = (
-            info.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE if entry.qos else info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS
-        )
-        if refused:
-            self._ledger.release(entry.size)
-            return self._drop("dropped_outgoing_full" if entry.qos else "dropped_disconnected")
-        settled = entry.qos == 0 and info.is_published()
-        return self._ledger.enter(info.mid, entry, settled=settled) or self._drop("dropped_connection_lost")
-
-    def _incoming(self, client: Client, _userdata: object, raw: MQTTMessage) -> None:
-        link = self._link
-        if link is None:
-            return
-        received_ns = link.client.first_byte_ns()
-        self._rearm(client)
-        try:
-            message = mqtt_properties.unpack(raw, received_ns)
-        except UnicodeDecodeError:
-            self._counters.add("dropped_bad_topic")
-            return
+    def _incoming(self, message: Message) -> None:
         self._counters.add("received")
         self._counters.guard(self._on_message, message)
 
-    def _published(
-        self, client: Client, _userdata: object, mid: int, reason: ReasonCode, _properties: Properties | None
-    ) -> None:
-        self._rearm(client)
-        self._counters.add("publishes_refused" if reason.is_failure else "sent")
-        if self._ledger.done(mid) and self._link is not None:
-            self._link.acknowledged()
-
-    def _rearm(self, client: Client) -> None:
-        if self.settings.quickack and self._link is not None and not self._link.client.marks:
-            mqtt_paho.rearm_quickack(client.socket())
+    def _finished(self, number: int, written_ns: int, refusal: ReasonCode | None) -> None:
+        self._counters.add("sent" if refusal is None else "publishes_refused")
+        if refusal is not None and self._link is not None:
+            self._link.health.publish_refused(self._ledger.topic(number), refusal)
+        self._ledger.done(number, written_ns, refused=refusal is not None)

@@ -2,7 +2,7 @@
 
 A message is *written* when its last byte went to the kernel, *done* when nothing more is owed to it:
 written at QoS 0, acknowledged at QoS 1. Both may be told before `enter`, since the network thread can
-send a message before the publishing thread learns its id.
+send a message before the publishing thread learns its id; not so where the id is known first (`admit`).
 """
 
 from __future__ import annotations
@@ -10,20 +10,28 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from edged.clock import now_ns
+from edged.clock import NS_PER_S, now_ns
 from edged.request import OnSent
 from edged.transports.base import OnDone
 from edged.transports.counters import Counters
 
+LARGE = 16 * 1024  # bytes: no broker is set to take less than this
+
 
 @dataclass(slots=True)
 class Entry:
-    """One accepted message: its size on the wire, its QoS, who wants to know that it was sent, and that it is done."""
+    """One accepted message: its size on the wire, its QoS, who wants to know that it was sent, and that it is done.
+
+    on_refused: who wants to know that the broker takes no message of this size.
+    """
 
     size: int
     qos: int
     on_sent: OnSent | None
     on_done: OnDone | None = None
+    on_refused: OnDone | None = None
+    topic: str = ""
+    written_ns: int = 0  # set by a publishing thread that wrote it, before the acknowledgement can be looked at
 
 
 @dataclass(slots=True)
@@ -39,23 +47,51 @@ class Ledger:
 
     def __init__(self, max_bytes: int, max_messages: int, counters: Counters) -> None:
         self._max_bytes, self._max_messages, self._counters = max_bytes, max_messages, counters
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._emptied = threading.Condition(self._lock)
+        self._awaited = False  # somebody waits for that
         self._entries: dict[int, Entry] = {}
         self._early: dict[int, _Early] = {}
         self._bytes = self._messages = 0
+        self._acknowledged = 0  # bytes of the largest message that the broker acknowledged on this connection
+        self._written, self._written_ns = 0, 0  # bytes of the largest one written lately, and when
+
+    def begin(self) -> int:
+        """Begin a new connection; returns how many messages at QoS 0 the one before took with it, unwritten."""
+        with self._lock:
+            self._acknowledged = self._written = 0
+        return self._lose_unacknowledged()
 
     def reserve(self, size: int) -> bool:
         """Take room for one message; False when the bound is reached."""
-        with self._changed:
+        with self._lock:
             if self._bytes + size > self._max_bytes or self._messages >= self._max_messages:
                 return False
             self._bytes += size
             self._messages += 1
             return True
 
+    def admit(self, mid: int, entry: Entry) -> bool:
+        """Take room for a message and enter it, before it is published; False when the bound is reached."""
+        with self._lock:
+            if self._bytes + entry.size > self._max_bytes or self._messages >= self._max_messages:
+                return False
+            self._bytes += entry.size
+            self._messages += 1
+            self._entries[mid] = entry
+            return True
+
+    def withdraw(self, mid: int) -> bool:
+        """Take back what was admitted and then not published; False when it was lost with the connection meanwhile."""
+        with self._lock:
+            entry = self._entries.pop(mid, None)
+            if entry is not None:
+                self._free(entry.size)
+            return entry is not None
+
     def release(self, size: int) -> None:
         """Give back the room of a message that was not accepted after all."""
-        with self._changed:
+        with self._lock:
             self._free(size)
 
     def enter(self, mid: int, entry: Entry, *, settled: bool = False) -> bool:
@@ -63,7 +99,7 @@ class Ledger:
 
         settled: the client called it finished. At QoS 0 without a mark that means lost with the connection.
         """
-        with self._changed:
+        with self._lock:
             stale = self._entries.pop(mid, None)
             if stale is not None:
                 self._free(stale.size)
@@ -75,6 +111,8 @@ class Ledger:
                 self._entries[mid] = entry
             else:
                 self._free(entry.size)
+            if early is not None:
+                self._note(entry, early.written_ns, done=early.done)
         if early is not None:
             self._sent(entry, early.written_ns)
             if early.done:
@@ -83,27 +121,37 @@ class Ledger:
 
     def written(self, mid: int, ns: int) -> None:
         """Mark the last byte of message `mid` as handed to the kernel at `ns`."""
-        with self._changed:
+        with self._lock:
             entry = self._entries.get(mid)
             if entry is None:
                 self._early.setdefault(mid, _Early(ns, done=False))
+            else:
+                self._note(entry, ns, done=False)
         if entry is not None:
             self._sent(entry, ns)
 
-    def done(self, mid: int) -> bool:
-        """Finish message `mid`; without an earlier mark, now is when it was sent. True when it was acknowledged."""
-        ns = now_ns()
-        with self._changed:
+    def written_here(self, entry: Entry) -> None:
+        """Tell that a message was written by the thread that publishes it. It may be done by now."""
+        with self._lock:
+            self._note(entry, entry.written_ns, done=False)
+        self._sent(entry, entry.written_ns)
+
+    def done(self, mid: int, ns: int = 0, *, refused: bool = False) -> None:
+        """Finish message `mid`; without an earlier mark, `ns` is when it was sent, and 0 means now.
+
+        Whoever knows `ns` has admitted the message: when it is not there any more, it was lost with its connection.
+        """
+        known, ns = ns > 0, ns or now_ns()
+        with self._lock:
             entry = self._entries.pop(mid, None)
-            if entry is None:
+            if entry is None and not known:
                 self._early.setdefault(mid, _Early(ns, done=True)).done = True
-            else:
+            elif entry is not None:
                 self._free(entry.size)
-        if entry is None:
-            return False
-        self._sent(entry, ns)
-        self.finished(entry)
-        return entry.qos > 0
+                self._note(entry, entry.written_ns or ns, done=True)
+        if entry is not None:
+            self._sent(entry, entry.written_ns or ns)
+            self.finished(entry, refused=refused)
 
     def in_use(self, mid: int) -> bool:
         """Whether a message with this packet id is unfinished."""
@@ -111,12 +159,17 @@ class Ledger:
 
     def forget(self, mid: int) -> Entry | None:
         """Take out a message that will never be finished, keeping its room reserved."""
-        with self._changed:
+        with self._lock:
             return self._entries.pop(mid, None)
 
-    def lose_unacknowledged(self) -> int:
+    def topic(self, mid: int) -> str:
+        """Return the topic of an unfinished message; "" when there is none."""
+        entry = self._entries.get(mid)
+        return "" if entry is None else entry.topic
+
+    def _lose_unacknowledged(self) -> int:
         """Drop every QoS 0 message: its connection died before it was written. Returns how many."""
-        with self._changed:
+        with self._lock:
             lost = [mid for mid, entry in self._entries.items() if entry.qos == 0]
             gone = [self._entries.pop(mid) for mid in lost]
             for entry in gone:
@@ -125,34 +178,59 @@ class Ledger:
             self.finished(entry)
         return len(gone)
 
-    def finished(self, entry: Entry) -> None:
-        """Tell who wants to know that nothing more will be done for a message."""
+    def finished(self, entry: Entry, *, refused: bool = False) -> None:
+        """Tell who wants to know that nothing more will be done for a message; refused: the broker did not take it."""
         on_done, entry.on_done = entry.on_done, None
         if on_done is not None:
             self._counters.guard(on_done)
+        if refused and entry.on_refused is not None:
+            self._counters.guard(entry.on_refused)
 
     def largest_unacknowledged(self) -> int:
         """Return the size in bytes of the largest QoS 1 message that waits; 0 when none does."""
-        with self._changed:
+        with self._lock:
             return max((entry.size for entry in self._entries.values() if entry.qos), default=0)
+
+    def suspect(self) -> int:
+        """Return the size in bytes of the message that the connection which ends now may have died of; 0 when none.
+
+        A large one: the largest of those that wait, and of those written in the last second; none when the broker has
+        acknowledged one as large. Else the largest that waits for its acknowledgement, when not one has come at all.
+        """
+        with self._lock:
+            waiting = max((entry.size for entry in self._entries.values()), default=0)
+            lately = self._written if now_ns() - self._written_ns < NS_PER_S else 0
+            largest, acknowledged = max(waiting, lately), self._acknowledged
+        if largest >= LARGE:
+            return largest if largest > acknowledged else 0
+        return 0 if acknowledged else self.largest_unacknowledged()
 
     def wait_empty(self, timeout_s: float) -> bool:
         """Wait until everything accepted is done; False at the timeout."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._messages == 0, timeout_s)
+        with self._lock:
+            self._awaited = True
+            return self._emptied.wait_for(lambda: self._messages == 0, timeout_s)
 
     def load(self) -> tuple[int, int]:
         """Return the bytes and messages accepted and not done."""
-        with self._changed:
+        with self._lock:
             return self._bytes, self._messages
+
+    def _note(self, entry: Entry, ns: int, *, done: bool) -> None:
+        size = entry.size
+        if size >= self._written or ns - self._written_ns >= NS_PER_S:
+            self._written, self._written_ns = size, ns
+        if done and entry.qos and size > self._acknowledged:
+            self._acknowledged = size
 
     def _free(self, size: int) -> None:
         self._bytes -= size
         self._messages -= 1
-        if self._messages == 0:
-            self._changed.notify_all()
+        if self._awaited and self._messages == 0:
+            self._emptied.notify_all()
 
     def _sent(self, entry: Entry, ns: int) -> None:
-        on_sent, entry.on_sent = entry.on_sent, None
+        with self._lock:  # the publishing thread and the network thread may both come to tell it
+            on_sent, entry.on_sent = entry.on_sent, None
         if on_sent is not None:
             self._counters.guard(on_sent, ns)

@@ -18,28 +18,28 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edged.clock import now_ns
-from edged.transports import mqtt_properties
+from edged.clock import NS_PER_S, now_ns
+from edged.transports import mqtt_properties, mqtt_reasons
 from edged.transports.base import Connected, Denied, Message, OnConnection, Subscription
 from edged.transports.counters import Counters
+from edged.transports.mqtt_health import Health
 from edged.transports.mqtt_ledger import Ledger
+from edged.transports.mqtt_login import Login
 from edged.transports.mqtt_paho import make_client
-from edged.transports.mqtt_session import Backoff, ProtocolChoice
+from edged.transports.mqtt_session import ProtocolChoice
 from edged.transports.mqtt_settings import MqttSettings
 
 _log = logging.getLogger(__name__)
 _VERSIONS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
-_UNSUPPORTED_VERSION = 132
-_NOT_ALLOWED = frozenset({134, 135, 138})  # bad user name or password, not authorized, banned
-# What a port that speaks no TLS makes of OpenSSL's first bytes.
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"})
-_TLS_HINT = " (does this port speak TLS? mqtts:// is for one that does, most often 8883)"
-# Connections in a row that carried acknowledged messages, brought not one acknowledgement and died.
-_BARREN_LIMIT = 5
+_RECEIVE_MAXIMUM = 65_535  # of a broker that names none (MQTT 5.0, 3.2.2.3.3)
+# With new TLS files the connection is left at the first quiet moment, later when there is nothing to write, at last
+# whatever there is.
+_QUIET_S = 0.1
+_PATIENCE_NS, _LIMIT_NS = 2 * NS_PER_S, 5 * NS_PER_S
 
 
 class Link:
-    """Keeps one client connected. `connected` and `max_packet` (bytes, 0 = no limit known) are for reading."""
+    """Keeps one client connected. `connected` is for reading. Raises BadDataError when a TLS file is unusable."""
 
     def __init__(
         self,
@@ -52,18 +52,21 @@ class Link:
         self._settings, self._ledger, self._counters = settings, ledger, counters
         self._filters = [(subscription.filter, subscription.qos) for subscription in subscriptions]
         self._on_connection = on_connection
-        self._choice, self._backoff = ProtocolChoice(settings), Backoff(settings)
+        self._choice = ProtocolChoice(settings)
+        self._login = Login(settings, counters)
         self._begun, self._stopping, self._abort = threading.Event(), threading.Event(), False
         self._thread: threading.Thread | None = None
         self._accepted_ns = 0
         self._ever_accepted = False
         self._reason, self._refusal, self._unreached = "", 0, False
         self._reported: tuple[bool, str] | None = None
-        self._barren = self._acknowledged = 0
+        self._renewing_ns = 0
         self.connected = False
-        self.max_packet = 0
         client_id = settings.client_id or f"edged-{secrets.token_hex(8)}"
-        self.client = make_client(settings, client_id, drive=self._drive, written=ledger.written, in_use=ledger.in_use)
+        self.client = make_client(settings, client_id, drive=self._drive, ledger=ledger)
+        self.health = Health(settings, self.client, client_id, ledger, counters)
+        if settings.tls:
+            self.client.tls_set_context(self._login.context)
         self.client.on_pre_connect = self._between
         self.client.on_connect = self._on_connect
         self.client.on_disconnect = self._on_disconnect
@@ -73,7 +76,7 @@ class Link:
         """Begin; raises ValueError when the will cannot be sent."""
         if will is not None:
             mqtt_properties.check(will)
-            packed = mqtt_properties.pack(will)
+            packed = mqtt_properties.PackedProperties(mqtt_properties.pack(will))
             self.client.will_set(will.topic, bytes(will.payload), will.qos, will.retain, packed)
         self.client.loop_start()
         self._begun.wait()  # from here on `stop` knows its thread
@@ -95,14 +98,14 @@ class Link:
         """Whether the caller is the network thread, in a callback."""
         return self._thread is threading.current_thread()
 
-    def acknowledged(self) -> None:
-        """Note that the broker acknowledged a publish: this connection works."""
-        self._acknowledged += 1
-
     @property
     def stopped(self) -> bool:
         """Whether `stop` was called."""
         return self._stopping.is_set()
+
+    def trouble(self) -> str:
+        """Return what is wrong with the connection, though there is one again and again."""
+        return self.health.trouble(self._accepted_ns if self.connected else 0)
 
     def facts(self) -> dict[str, int]:
         """Return the protocol level (5, or 4 for MQTT 3.1.1), whether connected, and how often 5 was given up."""
@@ -124,35 +127,60 @@ class Link:
 
     def _attempt(self) -> bool:
         """Connect and serve until the connection ends; returns whether TCP (and TLS) came up."""
-        self._reason, self._refusal, self._accepted_ns, self._acknowledged = "", 0, 0, 0
-        self._unreached = False
+        self._reason, self._refusal, self._accepted_ns = "", 0, 0
+        self._unreached, self._renewing_ns = False, 0
         answering = False
         try:
             self._connect()
             answering = True
             if self._stopping.is_set():
                 self.client.disconnect()  # `stop` came too early to find a socket
-            while self.client.loop() == MQTTErrorCode.MQTT_ERR_SUCCESS and not self._abort:
-                pass
-        except ssl.SSLError as error:
-            self._reason = f"TLS: {error}{_TLS_HINT if _no_tls(error) else ''}"
+            self._serve()
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name that IDNA cannot encode
-            self._reason = f"{getattr(error, 'strerror', None) or error}"
-            if self._settings.tls and isinstance(error, ConnectionResetError):
-                self._reason += _TLS_HINT
-            self._unreached = not answering
+            self._reason = mqtt_reasons.of_error(error, tls=self._settings.tls)
+            self._unreached = not answering and not isinstance(error, ssl.SSLError)
         except Exception as error:  # noqa: BLE001 (the thread's top: a fault in the client must not end the daemon's ears)
             _log.exception("the MQTT client failed; a new connection is made")
             self._counters.add("client_errors")
             self._reason = f"fault in the MQTT client: {error}"
         self._close_gate()
         self._reason = self._reason or "connection lost"
+        if answering and self._settings.tls and not (self._accepted_ns or self._refusal):
+            self._reason += mqtt_reasons.CERTIFICATE_HINT
         return answering
+
+    def _serve(self) -> None:
+        watched = self._login.watched
+        while self.client.loop() == MQTTErrorCode.MQTT_ERR_SUCCESS and not self._abort:
+            if self._reason:  # to leave a connection that is up
+                self.client.disconnect()
+            elif watched:
+                self._renew()
+
+    def _renew(self) -> None:
+        """Leave the connection for one with the new TLS files, once there are any."""
+        if not self._renewing_ns:
+            self._renewing_ns = now_ns() if self._login.renewed() else 0
+        elif self._accepted_ns and self._may_leave(now_ns() - self._renewing_ns):
+            self._counters.add("renewals")
+            self._reason = mqtt_reasons.RENEWAL
+
+    def _may_leave(self, waited_ns: int) -> bool:
+        """Whether nothing waits to be written, and (for a while at first) nothing comes either."""
+        before = self._counters.snapshot()
+        if waited_ns < _PATIENCE_NS and self.client.loop(_QUIET_S) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            return False
+        after = self._counters.snapshot()
+        quiet = all(before[name] == after[name] for name in ("received", "sent"))
+        return (quiet and self._ledger.load()[1] == 0) or waited_ns >= _LIMIT_NS
 
     def _connect(self) -> None:
         settings, client = self._settings, self.client
         self._choice.before_attempt(now_ns())
         client.speak(_VERSIONS[self._choice.current])
+        if settings.username is not None:
+            client.username_pw_set(settings.username, self._login.password())
+        self._login.refresh()
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho leaves it untyped
         properties.SessionExpiryInterval = settings.session_expiry_s
         clean = not settings.resume and not self._ever_accepted
@@ -164,7 +192,7 @@ class Link:
     def _between(self, _client: Client, _userdata: object) -> None:
         # paho has cleared its queue: what was in it at QoS 0 is gone, QoS 1 is sent again after CONNACK.
         self.client.begin()
-        self._counters.add("dropped_connection_lost", self._ledger.lose_unacknowledged())
+        self._counters.add("dropped_connection_lost", self._ledger.begin())
 
     def _close_gate(self) -> None:
         self.connected = False
@@ -172,32 +200,25 @@ class Link:
 
     def _after(self, *, answering: bool) -> float:
         """Learn from the connection that ended; returns how long to wait before the next."""
+        if self._reason in (mqtt_reasons.RENEWAL, mqtt_reasons.SECOND_LOOK):
+            return 0.0
         if self._accepted_ns:
-            self._backoff.lived(now_ns() - self._accepted_ns)
-            self._note_barren()
-            if self._backoff.contested:
-                self._reason += " (cut again and again: does another client use this client id?)"
-        elif self._other_version(answering=answering):
+            self._reason += self.health.lived(now_ns() - self._accepted_ns)
+            return self.health.backoff.delay_s()
+        if self._unreached:
+            self.health.backoff.unreached()
+        elif not self._refusal or isinstance(self._reason, Denied):
+            self._login.rejected()
+        if self._other_version(answering=answering):
             self._reason += f"; trying MQTT {self._choice.current}"
             return 0.0
-        return self._backoff.delay_s()
+        return self.health.backoff.delay_s()
 
     def _other_version(self, *, answering: bool) -> bool:
         """Whether the broker will not speak this version: it says so, or hangs up before CONNACK."""
         if self._refusal:
-            return self._refusal == _UNSUPPORTED_VERSION and self._choice.refused(now_ns())
+            return self._refusal == mqtt_reasons.UNSUPPORTED_VERSION and self._choice.refused(now_ns())
         return answering and self._choice.closed_early(now_ns())
-
-    def _note_barren(self) -> None:
-        """Drop the largest waiting message when connection after connection dies over the same ones.
-
-        A broker that closes the connection over a message too large for it would get it again for ever.
-        """
-        largest = self._ledger.largest_unacknowledged()
-        self._barren = self._barren + 1 if largest and not self._acknowledged else 0
-        if self._barren >= _BARREN_LIMIT:
-            self._barren = 0
-            self._purge(largest - 1, "dropped_poison")
 
     @property
     def _where(self) -> str:
@@ -231,23 +252,23 @@ class Link:
         if reason.is_failure:
             self._refused(reason)
             return
+        self._login.accepted()
+        if not self._choice.accepted():
+            self._reason = mqtt_reasons.SECOND_LOOK
+            self.client.accept(open_=True)  # what waits may go: held back, it would end the connection without goodbye
+            return
         self._accepted_ns, self._ever_accepted = now_ns(), True
-        self._choice.accepted()
-        self.max_packet = getattr(properties, "MaximumPacketSize", 0)
-        if self.max_packet and self._ledger.largest_unacknowledged() > self.max_packet:
-            self._purge(self.max_packet, "dropped_too_large")
+        self.health.limit_told(getattr(properties, "MaximumPacketSize", 0))
         if self._filters:
             self.client.subscribe(self._filters)
+        self.client.allow(getattr(properties, "ReceiveMaximum", _RECEIVE_MAXIMUM))
         self.client.accept(open_=True)
         self.connected = True
         self._counters.add("connects")
         self._report(connected=True, detail=Connected(f"MQTT {self._choice.current}", resumed=flags.session_present))
 
     def _refused(self, reason: ReasonCode) -> None:
-        self._refusal = reason.value
-        self._reason = f"refused by the broker: {reason}"
-        if reason.value in _NOT_ALLOWED:
-            self._reason = Denied(f"{self._reason} (check user name, password or certificate)")
+        self._refusal, self._reason = reason.value, mqtt_reasons.of_refusal(reason)
 
     def _on_disconnect(
         self,
@@ -258,38 +279,10 @@ class Link:
         _properties: Properties | None,
     ) -> None:
         self._close_gate()
-        if not self._reason:
-            self._reason = (
-                f"closed by the broker: {reason}" if flags.is_disconnect_packet_from_server else _lost(reason)
-            )
+        self.health.disconnected(flags, reason)
+        self._reason = self._reason or mqtt_reasons.of_end(flags, reason)
 
     def _on_subscribe(
         self, _client: Client, _userdata: object, _mid: int, reasons: list[ReasonCode], _properties: Properties | None
     ) -> None:
-        for reason, (wanted, _qos) in zip(reasons, self._filters, strict=False):
-            if reason.is_failure:
-                self._counters.add("subscriptions_refused")
-                _log.warning("%s: subscription to %s refused: %s", self._where, wanted, reason)
-
-    def _purge(self, limit: int, counter: str) -> None:
-        """Take waiting messages larger than `limit` bytes out of the client and queue the others again."""
-        for old in self.client.drop_out_messages():
-            entry = self._ledger.forget(old.mid)
-            if entry is not None and entry.size > limit:
-                self._ledger.release(entry.size)
-                self._counters.add(counter)
-                self._ledger.finished(entry)
-                _log.warning("%s: gave up a message of %d bytes on %s", self._where, entry.size, old.topic)
-                continue
-            info = self.client.publish(old.topic, old.payload, old.qos, old.retain, old.properties)
-            if entry is not None:
-                self._ledger.enter(info.mid, entry)
-
-
-def _no_tls(error: ssl.SSLError) -> bool:
-    return isinstance(error, ssl.SSLEOFError) or error.reason in _NO_TLS
-
-
-def _lost(reason: ReasonCode) -> str:
-    text = str(reason)
-    return "connection lost" if text == "Unspecified error" else f"connection lost: {text}"
+        self.health.subscribed((wanted for wanted, _qos in self._filters), reasons)

@@ -5,22 +5,32 @@ from __future__ import annotations
 import random
 
 from edged.clock import NS_PER_S
+from edged.transports.mqtt_ledger import LARGE
 from edged.transports.mqtt_settings import MqttSettings
 
 V5, V3 = "5", "3.1.1"
 _EARLY_CLOSES = 3
+_EARLY_CLOSES_OF_A_V5_BROKER = 10
 _STABLE_S = 10
 _SHORT_LIVES = 3
+_DEATHS = 3  # connections in a row that died of a message
+_DEADLY_S = 3  # within which a broker hangs up over what it does not take
+_LEARNT_S = 300
 
 
 class ProtocolChoice:
-    """MQTT 5 first; 3.1.1 when 5 is refused, or closed before CONNACK several times in a row; 5 again later."""
+    """MQTT 5 first; 3.1.1 when 5 is refused, or closed before CONNACK several times in a row; 5 again later.
+
+    An early close says little: the network may flap, a proxy may stand before a broker that is down. Who falls back for
+    no reason hears no MQTT 5 request any more. So it takes many where 5 has worked, and where 3.1.1 is accepted after
+    them, 5 is tried once more, now that the broker is known to be there.
+    """
 
     def __init__(self, settings: MqttSettings) -> None:
         self._auto = settings.protocol == "auto"
         self._retry_ns = int(settings.retry_v5_s * NS_PER_S)
         self._early = 0
-        self._v3_works = False
+        self._v5_works = self._v3_works = self._doubted = False
         self._since_ns = 0
         self.current = V3 if settings.protocol == V3 else V5
         self.fallbacks = 0
@@ -30,20 +40,31 @@ class ProtocolChoice:
         if self._auto and self.current == V3 and now - self._since_ns >= self._retry_ns:
             self.current, self._early = V5, 0
 
-    def accepted(self) -> None:
-        """Note a connection that the broker accepted."""
+    def accepted(self) -> bool:
+        """Note a connection that the broker accepted; False when it is to be left at once for one with MQTT 5."""
         self._early = 0
         self._v3_works = self.current == V3
+        self._v5_works |= self.current == V5
+        if self._v3_works and self._doubted:
+            self._doubted, self.current = False, V5
+            return False
+        return True
 
     def refused(self, now: int) -> bool:
         """Note "unsupported protocol version"; True when the other version is next."""
+        self._doubted = False
         return self._switch(now)
 
     def closed_early(self, now: int) -> bool:
         """Note a connection closed before CONNACK; True when the other version is next."""
         self._early += 1
-        limit = 1 if self._v3_works and self.current == V5 else _EARLY_CLOSES
-        return self._early >= limit and self._switch(now)
+        limit = _EARLY_CLOSES
+        if self.current == V5 and (self._v3_works or self._v5_works):
+            limit = 1 if self._v3_works else _EARLY_CLOSES_OF_A_V5_BROKER
+        if self._early < limit:
+            return False
+        self._doubted = self.current == V5 and not self._v3_works
+        return self._switch(now)
 
     def _switch(self, now: int) -> bool:
         if not self._auto:
@@ -58,29 +79,92 @@ class ProtocolChoice:
 class Backoff:
     """Exponential delays with jitter, so that a fleet does not come back in one instant.
 
-    A connection that lived less than ten seconds does not reset the delay: two clients that take the same
-    client id from each other would else do so for ever at full speed.
+    A connection must live ten seconds, and twice the longest delay so far, to reset the delay: two clients that take
+    the same client id from each other would else do so for ever, each living as long as the other one waits.
     """
 
     def __init__(self, settings: MqttSettings) -> None:
         self._min_s, self._max_s = settings.reconnect_min_s, settings.reconnect_max_s
         self._failures = 0
         self._short_lives = 0
+        self._told = False
 
     def delay_s(self) -> float:
-        """Return the time to wait before the next attempt: between half and all of min * 2**n."""
-        ceiling = min(self._max_s, self._min_s * 2.0 ** min(self._failures, 30))
-        self._failures += 1
+        """Return the time to wait before the next attempt: between half and all of min * 2**n, of 4**n if contested."""
+        ceiling = self._ceiling_s()
+        self._failures += 2 if self.contested else 1
         return ceiling * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
 
     def lived(self, lifetime_ns: int) -> None:
         """Note how long an accepted connection lasted."""
-        if lifetime_ns >= _STABLE_S * NS_PER_S:
-            self._failures = self._short_lives = 0
+        if lifetime_ns >= self.stable_ns:
+            self.reset()
         else:
             self._short_lives += 1
+
+    def unreached(self) -> None:
+        """Note that there was nothing to connect to: then it was the broker that cut the connections before."""
+        if not self._told:
+            self._short_lives = 0
+
+    def taken_over(self) -> None:
+        """Note that the broker said so: another client came with the same id."""
+        self._told = True
+
+    def reset(self) -> None:
+        """Begin anew: all is well, or the trouble is found."""
+        self._failures = self._short_lives = 0
+        self._told = False
+
+    @property
+    def stable_ns(self) -> int:
+        """How long a connection must live to be taken for a lasting one."""
+        return int(max(_STABLE_S, 2 * self._ceiling_s() if self._failures else 0) * NS_PER_S)
+
+    @property
+    def told(self) -> bool:
+        """Whether the broker said that another client took a connection over."""
+        return self._told
 
     @property
     def contested(self) -> bool:
         """Whether connections keep being accepted and cut: most often a second client with the same id."""
-        return self._short_lives >= _SHORT_LIVES
+        return self._told or self._short_lives >= _SHORT_LIVES
+
+    def _ceiling_s(self) -> float:
+        return min(self._max_s, self._min_s * 2.0 ** min(self._failures, 30))
+
+
+class SizeLimit:
+    """The largest packet that the broker takes, in bytes: as it says in CONNACK, or as its closing connections teaches.
+
+    MQTT 3.1.1 has no word for it: the broker hangs up over a packet too large for it, and would get it again for ever.
+    """
+
+    def __init__(self) -> None:
+        self.told = 0
+        self._learnt = self._until_ns = 0
+        self._suspects: list[int] = []
+
+    def ended(self, suspect: int, lifetime_ns: int, now: int) -> int:
+        """Note an accepted connection that ended, and the size of the message it may have died of (0: none).
+
+        Returns the limit to which waiting messages must be held now; 0 when nothing was learnt.
+        """
+        if not suspect or lifetime_ns >= _DEADLY_S * NS_PER_S:
+            self._suspects.clear()
+            return 0
+        self._suspects.append(suspect)
+        if len(self._suspects) < _DEATHS:
+            return 0
+        limit = min(self._suspects) - 1
+        self._suspects.clear()
+        if limit >= LARGE:
+            self._learnt, self._until_ns = limit, now + _LEARNT_S * NS_PER_S
+        return limit
+
+    def current(self, now: int) -> int:
+        """Return the limit; 0 when none is known. What was learnt is believed for a while only."""
+        if self._learnt and now < self._until_ns:
+            return min(self._learnt, self.told or self._learnt)
+        return self.told

@@ -20,6 +20,8 @@ class MqttSettings:
     session_expiry_s: how long the broker keeps the MQTT 5 session after the connection ends; 0 keeps none.
     resume: also the first connect takes up the session that the broker kept from an earlier process. Otherwise the
         first connect discards that session, and later ones resume this process's own.
+    ca_file, cert_file, key_file: PEM. Files that change are taken up by a new connection, made between two messages.
+    password_file: its first line is the password; read at each connection, and used in place of `password`.
     max_outgoing_*: bounds of what was accepted and is not yet written (QoS 0) or acknowledged (QoS 1).
     retry_v5_s: with protocol "auto", how long MQTT 3.1.1 is kept before a new connection tries MQTT 5 again.
     nodelay, quickack: TCP_NODELAY, and TCP_QUICKACK re-armed at each packet; off only to measure what they give.
@@ -39,6 +41,7 @@ class MqttSettings:
     key_file: Path | None = None
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    password_file: Path | None = None
     connect_timeout_s: float = 5.0
     reconnect_min_s: float = 0.5
     reconnect_max_s: float = 60.0

@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,11 +30,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 import host  # noqa: E402
+import models  # noqa: E402
 from support import tinymodel  # noqa: E402
 
 from edged import bundle  # noqa: E402
 from edged.affinity import ThreadPolicy  # noqa: E402
-from edged.bundle import Bundle, Manifest  # noqa: E402
+from edged.bundle import Bundle  # noqa: E402
 from edged.engines import opening, tflite_runtime  # noqa: E402
 from edged.engines.base import Engine  # noqa: E402
 from edged.engines.candidate import Candidate  # noqa: E402
@@ -46,47 +46,10 @@ EVERYWHERE = os.sched_getaffinity(0)
 PLACES = {"one CPU": ThreadPolicy((max(EVERYWHERE),)), "scheduler": ThreadPolicy()}
 TURN_S, LEAST, WARM = 0.05, 4, 2  # of a turn; at least so many inferences, of which the first ones do not count
 
-CONVERT = """
-import sys, tempfile
-import numpy as np, tensorflow as tf
-model = tf.keras.applications.MobileNetV2(weights=None)
-spec = tf.TensorSpec((1, 224, 224, 3), tf.float32, name="x")
-random = np.random.default_rng(1)
-with tempfile.TemporaryDirectory() as folder:
-    model.export(folder, input_signature=[spec])
-    converter = tf.lite.TFLiteConverter.from_saved_model(folder)
-    converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    converter.representative_dataset = lambda: ([random.random((1, 224, 224, 3), np.float32)] for _ in range(8))
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-    converter.inference_input_type = converter.inference_output_type = tf.int8
-    with open(sys.argv[1], "wb") as out:
-        out.write(converter.convert())
-"""
-
-
-def mobilenet(folder: Path) -> Bundle | None:
-    """The bundle, None where TensorFlow cannot make the model."""
-    kept = Path(tempfile.gettempdir()) / f"edged-bench-mobilenetv2-{os.getuid()}.tflite"
-    if not kept.exists():
-        part = kept.with_suffix(".part")
-        done = subprocess.run([sys.executable, "-c", CONVERT, str(part)], capture_output=True, check=False)
-        if done.returncode:
-            return None
-        part.rename(kept)
-    model = kept.read_bytes()
-    signature = tflite_runtime.installed()[0].module().Interpreter(model_content=model).get_signature_runner()
-    specs = [
-        [tinymodel.spec(n, tuple(map(int, d["shape"])), np.dtype(d["dtype"]).name) for n, d in details.items()]
-        for details in (signature.get_input_details(), signature.get_output_details())
-    ]
-    manifest = Manifest(1, "mobilenetv2", 1, {}, "serving_default", tuple(specs[0]), tuple(specs[1]))
-    bundle.write(folder / "mobilenetv2", manifest, {bundle.MODEL: model})
-    return bundle.read(folder / "mobilenetv2")
-
 
 def bundles(folder: Path, *, without_mobilenet: bool) -> Iterator[tuple[str, Bundle]]:
     yield "dense, 12 B", bundle.read(tinymodel.write_dense_bundle(folder / "dense"))
-    made = None if without_mobilenet else mobilenet(folder)
+    made = None if without_mobilenet else models.mobilenet(folder)
     if made is not None:
         yield "MobileNetV2 int8, 150528 B", made
     for size in BYTES:

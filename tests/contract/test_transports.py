@@ -49,7 +49,7 @@ def _stock(_directory: Path) -> Iterator[Rig]:
     """A paho that our marks were not written for."""
     require_mosquitto()
     with pytest.MonkeyPatch.context() as patch, EmbeddedBroker("mosquitto") as broker:
-        patch.setattr(mqtt_paho, "marks_fit", lambda: False)
+        patch.setattr(mqtt_paho, "hooks_fit", lambda: False)
         yield Rig("mqtt", lambda: open_transport(broker.url_v5))
 
 

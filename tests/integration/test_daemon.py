@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import signal
 import struct
@@ -18,7 +17,6 @@ from support.brokers import FaultProxy, eventually, require_mosquitto
 from support.daemons import DEVICE, DaemonProcess
 from support.watcher import Watcher
 
-from edged import bundle
 from edged.broker import EmbeddedBroker
 from edged.engines.tflite_runtime import Runtime
 
@@ -295,13 +293,3 @@ def test_two_daemons_of_one_name_do_not_storm(alone: EmbeddedBroker, tmp_path: P
         with Watcher(alone.port, STATUS) as watcher:
             time.sleep(3)
             assert 2 < watcher.messages.qsize() < 40
-
-
-def test_a_model_that_keeps_state_is_refused(alone: EmbeddedBroker, tmp_path: Path) -> None:
-    """One interpreter for all callers would mix their states: no start, and the line says so."""
-    manifest = bundle.read(tinymodel.write_dense_bundle(tmp_path / "dense")).manifest
-    stateful = dataclasses.replace(manifest, stateful=True)
-    bundle.write(tmp_path / "stateful", stateful, {bundle.MODEL: tinymodel.dense_model()})
-    with DaemonProcess(tmp_path, alone.port, {"models": [{"name": "s", "bundle": "stateful"}]}) as daemon:
-        assert daemon.process.wait(20) == 78
-        assert "stateful models are not supported yet" in daemon.log.read_text()

@@ -23,8 +23,11 @@ MOST_TIMES_THE_MEMORY = 1.15
 
 
 @pytest.fixture
-def daemon(mosquitto: EmbeddedBroker, runtime: Runtime, tmp_path: Path) -> Iterator[DaemonProcess]:
-    """A daemon whose bundle is known here: it was started once before."""
+def daemon(
+    mosquitto: EmbeddedBroker, runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[DaemonProcess]:
+    """A daemon whose bundle is known here and whose bytecode is kept, as an installed one's is: it was started once."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     tinymodel.write_dense_bundle(tmp_path / "dense")
     models = [{"name": "dense", "bundle": "dense", "runtime": runtime.name}]
     with DaemonProcess(tmp_path, mosquitto.port, {"models": models}) as daemon:

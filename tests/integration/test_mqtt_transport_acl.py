@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from support import tinymodel
 from support.brokers import eventually, require_mosquitto
+from support.daemons import DaemonProcess
 
 from edged.broker import EmbeddedBroker
 from edged.cli import main
+from edged.client import Client
 from edged.errors import ExitCode
 from edged.transports.base import Denied, Message, Subscription
 from edged.transports.mqtt import MqttSettings, MqttTransport
 
 _SAMPLES = Path(__file__).parents[2] / "configs" / "mosquitto"
-_LOGINS = ("press-07", "alice", "mallory", "operator")
+_LOGINS = ("press-07", "press-08", "alice", "mallory", "operator")
 _REQUEST = "edged/v1/dev/press-07/req/har/c"
 
 
@@ -63,9 +68,10 @@ class _Login:
 
 @pytest.fixture
 def logins(broker: EmbeddedBroker) -> Iterator[dict[str, _Login]]:
-    """The device, an honest user and one who subscribes to everything."""
+    """The device, another one and a user who both subscribe to everything, an honest user, an operator."""
     all_ = {
         "press-07": _Login(broker, "press-07", "edged/v1/dev/press-07/req/#"),
+        "press-08": _Login(broker, "press-08", "#", "edged/v1/dev/press-07/#", "edged/v1/resp/alice/#"),
         "alice": _Login(broker, "alice", "edged/v1/resp/alice/#"),
         "mallory": _Login(broker, "mallory", "#", "edged/v1/resp/alice/#", "edged/v1/dev/press-07/req/#"),
         "operator": _Login(broker, "operator"),
@@ -86,6 +92,7 @@ def test_request_and_reply_pass_and_nobody_else_sees_them(logins: dict[str, _Log
     assert press.publish("edged/v1/dev/press-07/status", b"ready")
     eventually(lambda: mallory.heard, "what Mallory may hear")
     assert mallory.heard == [("edged/v1/dev/press-07/status", b"ready")]
+    assert {topic for topic, _payload in logins["press-08"].heard} <= {"edged/v1/dev/press-07/status"}
 
 
 @pytest.mark.parametrize(
@@ -100,6 +107,18 @@ def test_request_and_reply_pass_and_nobody_else_sees_them(logins: dict[str, _Log
         ("mallory", "edged/v1/dev/press-07/desired/models"),
         ("alice", "edged/v1/resp/mallory/1"),
         ("press-07", "edged/v1/dev/press-08/status"),
+        ("press-08", f"{_REQUEST}/alice"),
+        ("press-08", "edged/v1/dev/press-07/status"),
+        ("press-08", "edged/v1/dev/press-07/metrics"),
+        ("press-08", "edged/v1/dev/press-07/out/imu"),
+        ("press-08", "edged/v1/dev/press-07/reported/models"),
+        ("press-08", "edged/v1/dev/press-07/event/drain"),
+        ("press-08", "edged/v1/dev/press-07/desired/models"),
+        ("press-08", "edged/v1/dev/press-07/cmd/drain"),
+        ("press-07", "edged/v1/dev/press-07/desired/models"),
+        ("press-07", "edged/v1/dev/press-07/cmd/drain"),
+        ("operator", "edged/v1/dev/press-07/reported/models"),
+        ("operator", "edged/v1/dev/press-07/status"),
     ],
 )
 def test_what_the_acl_refuses(logins: dict[str, _Login], login: str, topic: str) -> None:
@@ -108,10 +127,49 @@ def test_what_the_acl_refuses(logins: dict[str, _Login], login: str, topic: str)
     assert not any(payload == b"forged" for other in logins.values() for _topic, payload in other.heard)
 
 
-def test_the_operator_commands(logins: dict[str, _Login]) -> None:
-    """What Mallory may not, the operator may."""
-    assert logins["operator"].publish("edged/v1/dev/press-07/cmd/drain", b"{}")
-    assert logins["operator"].publish("edged/v1/dev/press-07/desired/models", b"{}")
+@pytest.mark.parametrize(
+    ("login", "topic"),
+    [
+        ("operator", "edged/v1/dev/press-07/cmd/drain"),
+        ("operator", "edged/v1/dev/press-07/desired/models"),
+        ("press-07", "edged/v1/dev/press-07/status"),
+        ("press-07", "edged/v1/dev/press-07/metrics"),
+        ("press-07", "edged/v1/dev/press-07/out/imu/left"),
+        ("press-07", "edged/v1/dev/press-07/reported/models"),
+        ("press-07", "edged/v1/dev/press-07/event/drain"),
+    ],
+)
+def test_what_the_acl_allows(logins: dict[str, _Login], login: str, topic: str) -> None:
+    """What Mallory may not, the operator may; a device says all that it has to say."""
+    assert logins[login].publish(topic, b"{}")
+
+
+def test_a_real_device_answers_nobody_in_anothers_name(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """Under these rules a daemon serves Alice; Mallory, who names her topic for the reply, is refused and counted."""
+    tinymodel.write_dense_bundle(tmp_path / "dense")
+    (tmp_path / "pw").write_text("press-07\n")
+    login = {"username": "press-07", "password_file": str(tmp_path / "pw")}
+    config = {"device": "press-07", "broker": login, "models": [{"name": "dense", "bundle": "dense"}]}
+    mallory = _Login(broker, "mallory", "edged/v1/dev/press-07/metrics")
+    with (
+        DaemonProcess(tmp_path, broker.port, config),
+        Client(broker.url_v5, username="alice", password="alice") as alice,  # noqa: S106
+    ):
+        x = np.ones((1, 3), np.float32)
+        expected = tinymodel.dense_expected(x)
+        for _ in range(2):
+            result = alice.infer("press-07", "dense", x, deadline_ms=30_000)
+            np.testing.assert_allclose(result.outputs["y"], expected, rtol=1e-6)
+            topic, own = "edged/v1/dev/press-07/req/dense/c/mallory", f"edged/v1/resp/alice/{alice._sender.instance}"
+            forged = Message(topic, x.tobytes(), 1, response_topic=own, correlation=b"f")
+            assert mallory.transport.publish(forged)
+        eventually(lambda: mallory.heard and _refused(mallory.heard[-1][1]) == 2, "two refusals")
+        assert alice.stats()["foreign"] == 0
+    mallory.transport.stop()
+
+
+def _refused(metrics: bytes) -> int:
+    return int(json.loads(metrics)["transport"]["intake"].get("refused_response_topic", 0))
 
 
 def test_a_wrong_password_is_told(broker: EmbeddedBroker) -> None:

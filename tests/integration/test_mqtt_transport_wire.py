@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from paho.mqtt.properties import Properties
 from support.brokers import OneShotServer, eventually, require_iotcore
+from support.scriptedbroker import CONNACK_V5, ScriptedBroker, publish_packet
 
 from edged.broker import EmbeddedBroker
 from edged.clock import now_ns
@@ -21,72 +22,30 @@ from edged.transports.base import Message, Subscription
 from edged.transports.mqtt import MqttSettings, MqttTransport
 
 _MS = 1_000_000
-_CONNACK_V5 = b"\x20\x03\x00\x00\x00"
 _V3_UNSUPPORTED = b"\x20\x02\x00\x01"
 _V5_UNSUPPORTED = b"\x20\x03\x00\x84\x00"
 _V5_BUSY = b"\x20\x03\x00\x89\x00"
 _LEVEL_5, _LEVEL_3 = b"\x00\x04MQTT\x05", b"\x00\x04MQTT\x04"
 
 
-class _Scripted:
-    """A broker that accepts, says CONNACK, and then does what the test says."""
-
-    def __init__(self, **options: Any) -> None:
-        self.listener = socket.socket()
-        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)  # inherited: little fits into the kernel
-        self.listener.bind(("127.0.0.1", 0))
-        self.listener.listen()
-        url = f"mqtt://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.transport = MqttTransport(MqttSettings.from_url(url, reconnect_min_s=0.01, **options))
-        self.heard = list[Message]()
-        self.transport.start(self.heard.append, [Subscription("t", 1)])
-        self.accept(1)
-
-    def accept(self, number: int) -> None:
-        """Take the next connection and let it in."""
-        self.socket, _address = self.listener.accept()
-        self.socket.settimeout(10)
-        self.connect = self.socket.recv(4096)
-        self.socket.sendall(_CONNACK_V5)
-        self.subscribe = self.socket.recv(4096)
-        eventually(lambda: self.transport.stats()["connects"] == number, "connected")
-
-    def drain(self, until: Callable[[], bool]) -> None:
-        """Read until `until()`."""
-        self.socket.settimeout(0.05)
-        while not until():
-            with contextlib.suppress(TimeoutError):
-                self.socket.recv(1 << 20)
-
-
 @pytest.fixture
-def scripted() -> Iterator[Callable[..., _Scripted]]:
+def scripted() -> Iterator[Callable[..., ScriptedBroker]]:
     """Make scripted brokers; both ends are closed at the end."""
-    made: list[_Scripted] = []
+    made: list[ScriptedBroker] = []
 
-    def make(**options: Any) -> _Scripted:
-        made.append(_Scripted(**options))
+    def make(**options: Any) -> ScriptedBroker:
+        made.append(ScriptedBroker(**options))
         return made[-1]
 
     yield make
     for one in made:
-        one.socket.close()
-        one.listener.close()
-        one.transport.stop(timeout_s=0.2)
+        one.close()
 
 
-def _publish(topic: bytes, payload: bytes) -> bytes:
-    body = len(topic).to_bytes(2, "big") + topic + b"\x00" + payload
-    length, out = len(body), b""
-    while length > 127:
-        out, length = out + bytes((length & 127 | 128,)), length >> 7
-    return b"\x30" + out + bytes((length,)) + body
-
-
-def test_received_is_the_first_byte(scripted: Callable[..., _Scripted]) -> None:
+def test_received_is_the_first_byte(scripted: Callable[..., ScriptedBroker]) -> None:
     """A packet that takes 300 ms to come in was received at its first byte, not at its last."""
     broker = scripted()
-    packet = _publish(b"t", b"x" * 1000)
+    packet = publish_packet(b"t", b"x" * 1000)
     before = now_ns()
     broker.socket.sendall(packet[:1])
     time.sleep(0.15)
@@ -98,20 +57,20 @@ def test_received_is_the_first_byte(scripted: Callable[..., _Scripted]) -> None:
     assert before <= broker.heard[0].received_ns < last - 150 * _MS
 
 
-def test_each_of_several_packets_has_its_own_mark(scripted: Callable[..., _Scripted]) -> None:
+def test_each_of_several_packets_has_its_own_mark(scripted: Callable[..., ScriptedBroker]) -> None:
     """Two packets in one segment, then a late one: three marks in order, the last after the pause."""
     broker = scripted()
-    broker.socket.sendall(_publish(b"t", b"1") + _publish(b"t", b"2"))
+    broker.socket.sendall(publish_packet(b"t", b"1") + publish_packet(b"t", b"2"))
     time.sleep(0.1)
     between = now_ns()
-    broker.socket.sendall(_publish(b"t", b"3"))
+    broker.socket.sendall(publish_packet(b"t", b"3"))
     eventually(lambda: len(broker.heard) == 3, "three messages")
     marks = [message.received_ns for message in broker.heard]
     assert marks[0] <= marks[1] < between <= marks[2]
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-def test_sent_is_the_last_byte(scripted: Callable[..., _Scripted], qos: int) -> None:
+def test_sent_is_the_last_byte(scripted: Callable[..., ScriptedBroker], qos: int) -> None:
     """While the peer reads nothing, a message larger than every buffer is not sent; the one before it is."""
     broker, marks = scripted(), list[int]()
     assert broker.transport.publish(Message("t", b"small", qos), marks.append)
@@ -125,7 +84,7 @@ def test_sent_is_the_last_byte(scripted: Callable[..., _Scripted], qos: int) -> 
     assert reading < marks[1] <= marks[2] <= now_ns()
 
 
-def test_qos_1_is_sent_before_it_is_acknowledged(scripted: Callable[..., _Scripted]) -> None:
+def test_qos_1_is_sent_before_it_is_acknowledged(scripted: Callable[..., ScriptedBroker]) -> None:
     """The mark is the write, not the PUBACK: this broker never acknowledges."""
     broker, marks = scripted(), list[int]()
     broker.transport.publish(Message("t", b"x", 1), marks.append)
@@ -134,7 +93,7 @@ def test_qos_1_is_sent_before_it_is_acknowledged(scripted: Callable[..., _Script
     assert (stats["sent"], stats["outgoing_messages"]) == (0, 1)
 
 
-def test_marks_begin_anew_with_each_connection(scripted: Callable[..., _Scripted]) -> None:
+def test_marks_begin_anew_with_each_connection(scripted: Callable[..., ScriptedBroker]) -> None:
     """What was stuck in a dead connection does not shift the marks of the next: QoS 0 never comes, QoS 1 does."""
     broker, lost, kept = scripted(), list[int](), list[int]()
     assert broker.transport.publish(Message("t", b"x" * 30_000_000, 0), lost.append)
@@ -150,15 +109,15 @@ def test_marks_begin_anew_with_each_connection(scripted: Callable[..., _Scripted
     assert broker.transport.stats()["dropped_connection_lost"] == 1
 
 
-def test_a_topic_that_is_not_utf8_is_counted(scripted: Callable[..., _Scripted]) -> None:
+def test_a_topic_that_is_not_utf8_is_counted(scripted: Callable[..., ScriptedBroker]) -> None:
     """The thread lives on and the next message is served."""
     broker = scripted()
-    broker.socket.sendall(_publish(b"\xff\xfe", b"bad") + _publish(b"t", b"good"))
+    broker.socket.sendall(publish_packet(b"\xff\xfe", b"bad") + publish_packet(b"t", b"good"))
     eventually(lambda: [bytes(message.payload) for message in broker.heard] == [b"good"], "the good one")
     assert broker.transport.stats()["dropped_bad_topic"] == 1
 
 
-def test_a_malformed_packet_costs_the_connection_only(scripted: Callable[..., _Scripted]) -> None:
+def test_a_malformed_packet_costs_the_connection_only(scripted: Callable[..., ScriptedBroker]) -> None:
     """A length beyond the packet, a reserved type: the connection ends, attempts go on, the reason is told."""
     broker = scripted()
     broker.listener.close()
@@ -167,7 +126,7 @@ def test_a_malformed_packet_costs_the_connection_only(scripted: Callable[..., _S
     assert broker.transport.stats()["disconnects"] == 1
 
 
-def test_a_refused_subscription_is_counted(scripted: Callable[..., _Scripted]) -> None:
+def test_a_refused_subscription_is_counted(scripted: Callable[..., ScriptedBroker]) -> None:
     """SUBACK 0x87, not authorized."""
     broker = scripted()
     assert broker.subscribe[:1] == b"\x82"
@@ -175,7 +134,7 @@ def test_a_refused_subscription_is_counted(scripted: Callable[..., _Scripted]) -
     eventually(lambda: broker.transport.stats()["subscriptions_refused"] == 1, "the refusal")
 
 
-def test_what_connect_says(scripted: Callable[..., _Scripted]) -> None:
+def test_what_connect_says(scripted: Callable[..., ScriptedBroker]) -> None:
     """MQTT 5 with the session's expiry and the keepalive, and no Maximum Packet Size (property 0x27)."""
     broker = scripted(session_expiry_s=3600, keepalive_s=17, client_id="c", resume=True)
     flags = b"\x00"  # resume: no clean start
@@ -189,7 +148,7 @@ def test_only_the_first_connect_is_clean() -> None:
 
     def answer(connect: bytes) -> bytes:
         flags.append(connect[9])
-        return _CONNACK_V5
+        return CONNACK_V5
 
     with OneShotServer(answer) as server:
         transport = MqttTransport(MqttSettings("127.0.0.1", server.port, reconnect_min_s=0.01))
@@ -234,6 +193,23 @@ def test_falls_back_when_closed_before_connack() -> None:
     assert _levels(server.seen)[:7] == [5, 5, 5, 4, 4, 4, 5]
 
 
+def test_3_is_doubted_after_early_closes() -> None:
+    """Where it is accepted, 5 is tried once more; nothing is told of the connection that was only to find out."""
+
+    def answer(connect: bytes) -> bytes:
+        return b"" if _LEVEL_5 in connect else b"\x20\x02\x00\x00"
+
+    states: list[tuple[bool, str]] = []
+    with OneShotServer(answer) as server:
+        transport = MqttTransport(MqttSettings("127.0.0.1", server.port, reconnect_min_s=0.01, reconnect_max_s=0.02))
+        transport.start(lambda _message: None, [], on_connection=lambda *state: states.append(state))
+        eventually(lambda: len(server.seen) >= 6, "six attempts")
+        eventually(lambda: (True, "MQTT 3.1.1") in states, "the report")
+        transport.stop()
+    assert _levels(server.seen)[:6] == [5, 5, 5, 4, 5, 4]
+    assert (False, "MQTT 3.1.1 works; trying MQTT 5 once more") in states[: states.index((True, "MQTT 3.1.1"))]
+
+
 def test_another_refusal_is_no_reason_to_fall_back() -> None:
     """A busy broker stays an MQTT 5 broker."""
     with OneShotServer(lambda _connect: _V5_BUSY) as server:
@@ -251,7 +227,7 @@ def test_5_is_tried_again_later() -> None:
     def answer(connect: bytes) -> bytes:
         if _LEVEL_5 not in connect:
             return b"\x20\x02\x00\x00"
-        return _V5_UNSUPPORTED if next(refuse) else _CONNACK_V5
+        return _V5_UNSUPPORTED if next(refuse) else CONNACK_V5
 
     with OneShotServer(answer) as server:
         settings = MqttSettings("127.0.0.1", server.port, reconnect_min_s=0.05, reconnect_max_s=0.05, retry_v5_s=0.01)
@@ -282,7 +258,7 @@ def test_falls_back_on_rumqttd() -> None:
 
 
 def test_a_fault_in_the_client_is_a_lost_connection(
-    scripted: Callable[..., _Scripted], monkeypatch: pytest.MonkeyPatch
+    scripted: Callable[..., ScriptedBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever paho raises in its thread: logged, counted, and a new connection is made."""
     broker = scripted()
@@ -296,7 +272,7 @@ def test_a_fault_in_the_client_is_a_lost_connection(
         raise RuntimeError("a bug in the library")
 
     monkeypatch.setattr(link.client, "loop", raise_once)
-    broker.socket.sendall(_publish(b"t", b"x"))
+    broker.socket.sendall(publish_packet(b"t", b"x"))
     eventually(lambda: broker.transport.stats()["client_errors"] == 1, "the fault")
     eventually(lambda: broker.transport.stats()["disconnects"] == 1, "the new attempt")
     assert fault.is_set()
@@ -304,20 +280,11 @@ def test_a_fault_in_the_client_is_a_lost_connection(
 
 def _flood(count: int, mid: int) -> bytes:
     """A PUBLISH at QoS 1 with that many user properties."""
-    properties = b"\x26\x00\x01k\x00\x01v" * count
-    body = b"\x00\x01t" + mid.to_bytes(2, "big") + _varint(len(properties)) + properties + b"payload"
-    return b"\x32" + _varint(len(body)) + body
-
-
-def _varint(value: int) -> bytes:
-    out = b""
-    while value > 127:
-        out, value = out + bytes((value & 127 | 128,)), value >> 7
-    return out + bytes((value,))
+    return publish_packet(b"t", b"payload", mid=mid, qos=1, properties=b"\x26\x00\x01k\x00\x01v" * count)
 
 
 def test_a_flood_of_properties_is_dropped_and_acknowledged(
-    scripted: Callable[..., _Scripted], monkeypatch: pytest.MonkeyPatch
+    scripted: Callable[..., ScriptedBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """40,000 user properties cost no time: the message is counted, never unpacked, and does not come again (PUBACK)."""
     one = scripted()
@@ -337,7 +304,7 @@ def test_a_flood_of_properties_is_dropped_and_acknowledged(
     eventually(lambda: len(one.heard) == 1, "the second message")
     assert (bytes(one.heard[0].payload), len(one.heard[0].user)) == (b"payload", 64)
     assert one.transport.stats()["dropped_properties"] == 1
-    assert max(unpacked) < 1000
+    assert unpacked == []
 
 
 def _reached(transport: MqttTransport, name: str, value: int) -> bool:
@@ -361,7 +328,7 @@ def test_the_connection_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
             listener.listen()
             peer, _address = listener.accept()
             peer.recv(4096)
-            peer.sendall(_CONNACK_V5)
+            peer.sendall(CONNACK_V5)
             eventually(partial(_reached, transport, "connects", 1), "connected")
             transport.stop(timeout_s=0.2)
             peer.close()

@@ -553,17 +553,6 @@ def test_options_of_any_length_are_measured(box: Box) -> None:
     assert "testdelegate: unknown option log=xxxx" in row["reason"]
 
 
-def test_a_stateful_model_is_refused_as_by_run(box: Box) -> None:
-    """Nothing is shown that would not be served."""
-    path, loaded = box.configure(["cpu"]), bundle.read(box.folder / "adder")
-    manifest = dataclasses.replace(loaded.manifest, stateful=True)
-    shutil.rmtree(box.folder / "adder")
-    bundle.write(box.folder / "adder", manifest, {bundle.MODEL: loaded.model})
-    done = edged("delegates", "-c", path)
-    assert (done.returncode, done.stdout) == (78, "")
-    assert "stateful models are not supported yet" in done.stderr
-
-
 def test_a_full_standard_error_costs_no_result(box: Box) -> None:
     """The lines of -v cannot be written: the result comes all the same."""
     path = box.configure(["cpu"])

@@ -37,23 +37,32 @@ def mosquitto(*lines: str, tools: tuple[str, ...] = ()) -> Iterator[EmbeddedBrok
         yield broker
 
 
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
 def tls_files(directory: Path) -> dict[str, Path]:
     """Make a CA and certificates for the server (127.0.0.1) and one client, `press-07`; skip without openssl."""
     require.programs("openssl")
-
-    def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
-
-    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
-    openssl("req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test-ca", *usage)
-    for name, extra in (("server", "subjectAltName=IP:127.0.0.1"), ("client", "extendedKeyUsage=clientAuth")):
-        (directory / f"{name}.ext").write_text(f"authorityKeyIdentifier=keyid\n{extra}\n")
-        subject = "/CN=press-07" if name == "client" else "/CN=broker"
-        openssl("req", "-new", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", subject)
-        sign = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext")
-        openssl("x509", "-req", "-in", f"{name}.csr", *sign, "-out", f"{name}.pem", "-days", "2")
+    _openssl(
+        directory, "req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test-ca", *usage
+    )
+    issue(directory, "server", "broker", "subjectAltName=IP:127.0.0.1")
+    issue(directory, "client", "press-07")
     return {path.name: path for path in directory.iterdir()}
+
+
+def issue(directory: Path, name: str, subject: str, extension: str = "extendedKeyUsage=clientAuth") -> None:
+    """Make `<name>.pem` and `<name>.key`, signed by the directory's CA."""
+    (directory / f"{name}.ext").write_text(f"authorityKeyIdentifier=keyid\n{extension}\n")
+    own = ("-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={subject}")
+    _openssl(directory, "req", "-new", *_NEW_KEY, *own)
+    sign = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext")
+    _openssl(directory, "x509", "-req", "-in", f"{name}.csr", *sign, "-out", f"{name}.pem", "-days", "2")
+
+
+def _openssl(directory: Path, *words: str) -> None:
+    subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
 
 
 def eventually(check: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
@@ -75,16 +84,21 @@ def heard(
 
 
 class FaultProxy:
-    """A TCP proxy on loopback that can cut connections, refuse new ones, or pass nothing on while they stay open."""
+    """A TCP proxy on loopback that can cut connections, refuse new ones, or pass nothing on while they stay open.
 
-    def __init__(self, target_port: int) -> None:
-        self._target = target_port
+    alter: what is done to the bytes of the one who connected before they are passed on. accepted: connections so far.
+    """
+
+    def __init__(self, target_port: int, alter: Callable[[], Callable[[bytes], bytes]] | None = None) -> None:
+        self._target, self._alter = target_port, alter or (lambda: lambda data: data)
+        self.accepted = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._flowing = threading.Event()
         self._flowing.set()
+        self._stranded = set[socket.socket]()
         self._refusing = self._closed = False
         threading.Thread(target=self._accept, name="fault-proxy", daemon=True).start()
 
@@ -116,6 +130,11 @@ class FaultProxy:
         """Pass nothing on: both sides believe in a connection that is dead (half open)."""
         self._flowing.clear()
 
+    def strand(self) -> None:
+        """Leave the connections there are half open for good; new ones work."""
+        with self._lock:
+            self._stranded.update(end for pair in self._pairs for end in pair)
+
     def unblock(self) -> None:
         """Pass on again, also what was held back."""
         self._flowing.set()
@@ -136,12 +155,13 @@ class FaultProxy:
                 continue
             with self._lock:
                 self._pairs.append((near, far))
+                self.accepted += 1
             threading.Thread(target=self._pump, args=(near, far), daemon=True).start()
 
     def _pump(self, near: socket.socket, far: socket.socket) -> None:
         with near, far, selectors.DefaultSelector() as selector:
-            selector.register(near, selectors.EVENT_READ, far)
-            selector.register(far, selectors.EVENT_READ, near)
+            selector.register(near, selectors.EVENT_READ, (far, self._alter()))
+            selector.register(far, selectors.EVENT_READ, (near, lambda data: data))
             with contextlib.suppress(OSError):
                 while self._pass_on(selector):
                     pass
@@ -149,10 +169,14 @@ class FaultProxy:
     def _pass_on(self, selector: selectors.BaseSelector) -> bool:
         for key, _events in selector.select(timeout=1.0):
             self._flowing.wait()
+            if key.fileobj in self._stranded:
+                time.sleep(0.05)
+                continue
             data = key.fileobj.recv(65536)  # type: ignore[union-attr]  # registered sockets only
             if not data:
                 return False
-            key.data.sendall(data)
+            other, alter = key.data
+            other.sendall(alter(data))
         return not self._closed
 
 

@@ -20,6 +20,7 @@ class DaemonProcess:
 
     def __init__(self, directory: Path, port: int, config: dict[str, Any]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self.device = config.get("device", DEVICE)
         broker = {"url": f"mqtt://127.0.0.1:{port}", **config.pop("broker", {})}
         body = {"device": DEVICE, "broker": broker, "metrics": {"interval_s": 0.5}, "state_dir": "state", **config}
         self.config, self.port = directory / "edged.yaml", port
@@ -44,7 +45,7 @@ class DaemonProcess:
         """Wait until the retained status says `state`."""
         end, seen = time.monotonic() + timeout, "nothing"
         while time.monotonic() < end:
-            with Watcher(self.port, f"edged/v1/dev/{DEVICE}/status") as watcher:
+            with Watcher(self.port, f"edged/v1/dev/{self.device}/status") as watcher:
                 while time.monotonic() < end:
                     try:
                         body: dict[str, Any] = json.loads(watcher.get(timeout=1).payload)

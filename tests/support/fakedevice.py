@@ -104,6 +104,9 @@ class FakeTransport:
     def refusal(self, message: Message) -> str:
         return self.refuses
 
+    def trouble(self) -> str:
+        return ""
+
     def stop(self, timeout_s: float = 2.0) -> None:
         self._requests.put(None)
         if self._thread is not threading.current_thread():

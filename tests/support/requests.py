@@ -27,10 +27,16 @@ class Inbox:
         return self.replies.qsize()
 
     def request(
-        self, payload: bytes = b"1234", *, model: str = "m", deadline_ms: float = 10_000, codec: str = "raw"
+        self,
+        payload: bytes = b"1234",
+        *,
+        model: str = "m",
+        deadline_ms: float = 10_000,
+        codec: str = "raw",
+        key: str = "",
     ) -> Request:
         now = now_ns()
         return Request(
             model, payload, codec=codec, reply_codec="raw", received_ns=now,
-            deadline_ns=now + int(deadline_ms * NS_PER_MS), respond=self.respond,
+            deadline_ns=now + int(deadline_ms * NS_PER_MS), respond=self.respond, key=key,
         )  # fmt: skip

@@ -65,5 +65,6 @@ class Bench:
 def bench(settings: StreamConfig | None = None, model: Signature | None = None) -> Bench:
     made, settings = Bench(), settings or config()
     model = model or signature((1, settings.window.length, len(FIELDS)))
-    made.stream = Stream(settings, model, "press-07", made.requests.append, made.publish, DEFAULT_DEADLINE_MS)
+    submit = made.requests.append
+    made.stream = Stream(settings, model, "press-07", submit, made.publish, DEFAULT_DEADLINE_MS, "b007")
     return made

@@ -37,21 +37,134 @@ def dense_expected(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return (x @ WEIGHTS.T + BIAS).astype(np.float32)
 
 
-def dense_model() -> bytes:
-    """float32 [1, 3] -> float32 [1, 2], signature serving_default: x -> y."""
+def dense_model(rows: int = 1, *, is_open: bool = False) -> bytes:
+    """float32 [rows, 3] -> float32 [rows, 2], signature serving_default: x -> y; is_open: of any number of rows."""
     schema = _schema()
     tensors = [
-        _tensor("x", (1, 3), schema.TensorType.FLOAT32, 0),
+        _tensor("x", (rows, 3), schema.TensorType.FLOAT32, 0),
         _tensor("w", (2, 3), schema.TensorType.FLOAT32, 1),
         _tensor("b", (2,), schema.TensorType.FLOAT32, 2),
-        _tensor("y", (1, 2), schema.TensorType.FLOAT32, 0),
+        _tensor("y", (rows, 2), schema.TensorType.FLOAT32, 0),
     ]
+    if is_open:
+        tensors[0].shapeSignature, tensors[3].shapeSignature = [-1, 3], [-1, 2]
     buffers = [b"", WEIGHTS.tobytes(), BIAS.tobytes()]
     op = schema.OperatorT()
     op.inputs, op.outputs = [0, 1, 2], [3]
     op.builtinOptionsType = schema.BuiltinOptions.FullyConnectedOptions
     op.builtinOptions = schema.FullyConnectedOptionsT()
     return _pack(tensors, buffers, [(schema.BuiltinOperator.FULLY_CONNECTED, op)], {"x": 0}, {"y": 3})
+
+
+def mean_model(rows: int, *, is_open: bool = False) -> bytes:
+    """float32 [rows, 3] -> the same shape: each row less the mean of all, so that no row is by itself.
+
+    is_open: the file says that input and output have any number of rows, and the answer is the mean, which has one.
+    """
+    schema = _schema()
+    tensors = [
+        _tensor("x", (rows, 3), schema.TensorType.FLOAT32, 0),
+        _tensor("axis", (1,), schema.TensorType.INT32, 1),
+        _tensor("mean", (1, 3), schema.TensorType.FLOAT32, 0),
+        _tensor("y", (rows, 3), schema.TensorType.FLOAT32, 0),
+    ]
+    mean, sub = schema.OperatorT(), schema.OperatorT()
+    mean.inputs, mean.outputs = [0, 1], [2]
+    mean.builtinOptionsType, mean.builtinOptions = schema.BuiltinOptions.ReducerOptions, schema.ReducerOptionsT()
+    mean.builtinOptions.keepDims = True
+    sub.inputs, sub.outputs = [0, 2], [3]
+    sub.builtinOptionsType, sub.builtinOptions = schema.BuiltinOptions.SubOptions, schema.SubOptionsT()
+    ops = [(schema.BuiltinOperator.MEAN, mean), (schema.BuiltinOperator.SUB, sub)]
+    buffers = [b"", np.array([0], np.int32).tobytes()]
+    if is_open:
+        tensors[0].shapeSignature = tensors[2].shapeSignature = [-1, 3]
+        return _pack(tensors[:3], buffers, ops[:1], {"x": 0}, {"y": 2})
+    return _pack(tensors, buffers, ops, {"x": 0}, {"y": 3})
+
+
+def matrix_model(rows: int, width: int) -> bytes:
+    """float32 [rows, width] -> the same shape: a full matrix, so large that reading it is most of the work."""
+    schema = _schema()
+    weights = np.random.default_rng(1).normal(size=(width, width)).astype(np.float32) / np.float32(width)
+    tensors = [
+        _tensor("x", (rows, width), schema.TensorType.FLOAT32, 0),
+        _tensor("w", (width, width), schema.TensorType.FLOAT32, 1),
+        _tensor("y", (rows, width), schema.TensorType.FLOAT32, 0),
+    ]
+    op = schema.OperatorT()
+    op.inputs, op.outputs = [0, 1, -1], [2]
+    op.builtinOptionsType = schema.BuiltinOptions.FullyConnectedOptions
+    op.builtinOptions = schema.FullyConnectedOptionsT()
+    return _pack(tensors, [b"", weights.tobytes()], [(schema.BuiltinOperator.FULLY_CONNECTED, op)], {"x": 0}, {"y": 2})
+
+
+def write_matrix_bundle(path: Path, rows: int, width: int) -> Path:
+    """Write a bundle of the matrix model, without golden samples."""
+    shape = (rows, width)
+    bundle.write(
+        path, _manifest("matrix", 1, (spec("x", shape),), (spec("y", shape),)), {bundle.MODEL: matrix_model(*shape)}
+    )
+    return path
+
+
+OFFSET = np.array([0.5, -0.25, 1.0], np.float32)  # so that a step of zeros leaves its trace
+FEATURES = np.array([[0.5, -1.0, 0.25], [1.0, 0.5, -0.5]], np.float32)  # 2 filters x 3 inputs
+TIMES = np.array([[0.25, 0.5, 1.0], [-1.0, 0.125, 0.5]], np.float32)  # of each filter, the newest step last
+
+
+def memory_expected(steps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What the memory model answers to [n, 3] steps from its first state: a sum over each filter's last three."""
+    seen = np.concatenate([np.zeros((2, 2), np.float32), (steps + OFFSET) @ FEATURES.T])
+    return np.stack([(seen[at : at + 3] * TIMES.T).sum(axis=0) for at in range(len(steps))]).astype(np.float32)
+
+
+def memory_model() -> bytes:
+    """float32 [1, 3] -> float32 [1, 2]: ADD, and SVDF, which keeps its last steps in a variable tensor."""
+    schema = _schema()
+    tensors = [
+        _tensor("x", (1, 3), schema.TensorType.FLOAT32, 0),
+        _tensor("features", (2, 3), schema.TensorType.FLOAT32, 1),
+        _tensor("times", (2, 3), schema.TensorType.FLOAT32, 2),
+        _tensor("state", (1, 6), schema.TensorType.FLOAT32, 0),
+        _tensor("y", (1, 2), schema.TensorType.FLOAT32, 0),
+        _tensor("offset", (3,), schema.TensorType.FLOAT32, 3),
+        _tensor("moved", (1, 3), schema.TensorType.FLOAT32, 0),
+    ]
+    tensors[3].isVariable = True
+    add, op = schema.OperatorT(), schema.OperatorT()
+    add.inputs, add.outputs = [0, 5], [6]
+    add.builtinOptionsType, add.builtinOptions = schema.BuiltinOptions.AddOptions, schema.AddOptionsT()
+    op.inputs, op.outputs = [6, 1, 2, -1, 3], [4]
+    op.builtinOptionsType, op.builtinOptions = schema.BuiltinOptions.SVDFOptions, schema.SVDFOptionsT()
+    op.builtinOptions.rank = 1
+    buffers = [b"", FEATURES.tobytes(), TIMES.tobytes(), OFFSET.tobytes()]
+    ops = [(schema.BuiltinOperator.ADD, add), (schema.BuiltinOperator.SVDF, op)]
+    return _pack(tensors, buffers, ops, {"x": 0}, {"y": 4})
+
+
+def write_memory_bundle(path: Path, *, wrong_golden: bool = False) -> Path:
+    """Write a bundle of the memory model; its golden samples follow one another from the first state."""
+    steps = np.array([[1, 2, 3], [0, -1, 0.5], [4, 0, 0], [0, 0, 0]], np.float32)
+    x, y = steps[:, None], memory_expected(steps)[:, None] + np.float32(wrong_golden)
+    golden = Golden({"x": x}, {"y": y}, {"y": y}, {"y": 1e-5})
+    manifest = _manifest("memory", 1, (spec("x", (1, 3)),), (spec("y", (1, 2)),))
+    manifest = dataclasses.replace(manifest, stateful=True)
+    bundle.write(path, manifest, {bundle.MODEL: memory_model(), bundle.GOLDEN: golden.to_bytes()})
+    return path
+
+
+def write_rows_bundle(
+    path: Path, rows: int, *, is_open: bool = False, model: bytes | None = None, width: int = 2
+) -> Path:
+    """Write a bundle of the dense model with a batch dimension, or of `model`, [rows, 3] to [rows, width]."""
+    x = np.random.default_rng(3).normal(size=(4, rows, 3)).astype(np.float32)
+    files = {bundle.MODEL: model or dense_model(rows, is_open=is_open)}
+    if model is None:
+        y = np.stack([dense_expected(sample) for sample in x])
+        files[bundle.GOLDEN] = Golden({"x": x}, {"y": y}, {"y": y}, {"y": 1e-5}).to_bytes()
+    manifest = _manifest("rows", 1, (spec("x", (rows, 3)),), (spec("y", (rows, width)),))
+    bundle.write(path, manifest, files)
+    return path
 
 
 def difference_model() -> bytes:
@@ -99,6 +212,27 @@ def write_add_bundle(path: Path, elements: int) -> Path:
     """Write a bundle of the adding model, for payloads of any size."""
     specs = (spec("x", (1, elements)),), (spec("y", (1, elements)),)
     bundle.write(path, _manifest("add", 1, *specs), {bundle.MODEL: add_model(elements)})
+    return path
+
+
+def wide_model(elements: int) -> bytes:
+    """float32 [1] -> float32 [1, elements]: the input again and again, a large answer to a small question."""
+    schema = _schema()
+    tensors = [
+        _tensor("x", (1,), schema.TensorType.FLOAT32, 0),
+        _tensor("shape", (2,), schema.TensorType.INT32, 1),
+        _tensor("y", (1, elements), schema.TensorType.FLOAT32, 0),
+    ]
+    op = schema.OperatorT()
+    op.inputs, op.outputs = [0, 1], [2]
+    buffers = [b"", np.array((1, elements), np.int32).tobytes()]
+    return _pack(tensors, buffers, [(schema.BuiltinOperator.BROADCAST_TO, op)], {"x": 0}, {"y": 2}, versions={0: 2})
+
+
+def write_wide_bundle(path: Path, elements: int) -> Path:
+    """Write a bundle of the wide model."""
+    specs = (spec("x", (1,)),), (spec("y", (1, elements)),)
+    bundle.write(path, _manifest("wide", 1, *specs), {bundle.MODEL: wide_model(elements)})
     return path
 
 

@@ -11,10 +11,10 @@ from support.requests import Inbox
 from support.rig import BOUNDS
 
 from edged.admission import Admission, Bounds, Sweeper
+from edged.answering import answer
 from edged.errors import Code, RequestError
 from edged.figures import ModelFigures
 from edged.request import Reply, Request
-from edged.worker import answer
 
 
 class Rig:

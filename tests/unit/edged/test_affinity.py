@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -134,6 +136,8 @@ if os.geteuid() == 0:
     os.setuid(65534)
 for mode in ("auto", "fifo", "nice", "off"):
     print(ThreadPolicy((min(os.sched_getaffinity(0)),), mode).apply().partition(", ")[2])
+print(ThreadPolicy((), "nice", -1).apply())
+print(ThreadPolicy((), "auto", 2).apply(), os.getpriority(os.PRIO_PROCESS, 0))
 """
 
 
@@ -145,6 +149,7 @@ def test_what_is_not_permitted_is_told_and_not_fatal() -> None:
     )
     assert done.stdout.splitlines() == [
         "nice -20 not permitted, fifo 50 not permitted", "fifo 50 not permitted", "nice -20 not permitted", "off",
+        "nice -20 not permitted", "nice -10 not permitted, fifo 48 not permitted, nice 10 10",
     ], done.stderr  # fmt: skip
 
 
@@ -168,3 +173,27 @@ def test_a_policy_says_what_it_achieved() -> None:
     assert on_a_thread(ThreadPolicy().apply)[0] == "off"
     assert on_a_thread(ThreadPolicy((cpu,)).apply)[0] == f"cpus {cpu}, off"
     assert on_a_thread(ThreadPolicy((1023,)).apply)[0] == "cpus 1023 not on this machine, off"
+
+
+@pytest.mark.parametrize(("behind", "nice", "fifo"), [(-1, -20, 51), (0, -20, 50), (1, -15, 49), (2, -10, 48)])
+def test_levels_stand_behind_each_other(behind: int, nice: int, fifo: int) -> None:
+    """Each level is less urgent than the one before, in both ways; what all models wait for is behind none of them."""
+    if not (may_nice() and may_fifo()):
+        pytest.skip("raising priorities is not permitted here")
+    told, facts = on_a_thread(ThreadPolicy(realtime="nice", behind=behind).apply)
+    assert (told, facts["nice"]) == (f"nice {nice}", nice)
+    told, facts = on_a_thread(ThreadPolicy(realtime="fifo", behind=behind).apply)
+    assert (told, facts["rt_priority"]) == (f"fifo {fifo}", fifo)
+
+
+def test_off_does_not_lower_either() -> None:
+    """A thread that is to be left alone is left alone, whatever its model's priority."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    told, facts = on_a_thread(ThreadPolicy(realtime="off", behind=2).apply)
+    assert (told, facts["nice"]) == ("off", before)
+
+
+def test_a_policy_travels_to_a_child() -> None:
+    """By way of JSON, as a process of its own gets it."""
+    policy = ThreadPolicy((1, 2), "fifo", 2)
+    assert ThreadPolicy.of(json.loads(json.dumps(dataclasses.asdict(policy)))) == policy

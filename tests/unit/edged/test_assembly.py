@@ -84,3 +84,37 @@ def test_a_runtime_may_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     model = configured(folder, [{"name": "d", "bundle": "dense", "runtime": "tflite-runtime"}]).models[0]
     with pytest.raises(UnavailableError, match="tflite-runtime is not installed"):
         assembly.runtimes(model)
+
+
+@pytest.mark.parametrize(
+    ("priorities", "behind"),
+    [(("normal",), (0,)), (("low", "low"), (0, 0)), (("low", "high"), (1, 0)), (("low", "normal", "high"), (2, 1, 0))],
+)
+def test_priorities_order_the_models_among_each_other(
+    folder: Path, priorities: tuple[str, ...], behind: tuple[int, ...]
+) -> None:
+    """The most urgent level in use stands first, whatever its name: a device with one level loses nothing by it."""
+    models = [
+        {"name": f"m{n}", "bundle": "dense", "priority": priority, "cpus": [0], "realtime": "nice"}
+        for n, priority in enumerate(priorities)
+    ]
+    parts = assembled(folder, models)
+    found = [worker.plan.policy for worker in parts.workers.values()]
+    assert [policy.behind for policy in found] == list(behind)
+    assert {(policy.cpus, policy.realtime) for policy in found} == {((0,), "nice")}
+
+
+@pytest.mark.parametrize(
+    ("models", "network", "expected"),
+    [
+        (["auto"], {}, "auto"), (["off"], {}, "off"), (["off", "nice"], {}, "auto"), (["auto", "fifo"], {}, "fifo"),
+        (["off"], {"realtime": "nice"}, "nice"), (["nice"], {"realtime": "fifo"}, "fifo"),
+    ],
+)  # fmt: skip
+def test_the_network_thread_is_behind_no_model(
+    folder: Path, models: list[str], network: dict[str, Any], expected: str
+) -> None:
+    """It is as urgent as the most urgent of them, unless all are ordinary; pinned where it is told to be."""
+    rows = [{"name": f"m{n}", "bundle": "dense", "realtime": mode} for n, mode in enumerate(models)]
+    policy = assembly.network_policy(configured(folder, rows, network={"cpus": [0], **network}))
+    assert (policy.realtime, policy.behind, policy.cpus) == (expected, -1, (0,))

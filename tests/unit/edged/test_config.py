@@ -310,7 +310,7 @@ def test_the_reference_names_every_key_and_its_help() -> None:
     text = reference()
     flat = " ".join(line.strip().removeprefix("# ") for line in text.splitlines())
     for name, f in keys(Config):
-        assert re.search(rf"^ *(- )?(# *)?{name}:", text, re.MULTILINE), name
+        assert re.search(rf"^ *(- )?(# *)*{name}:", text, re.MULTILINE), name
         assert f.metadata["help"] in flat, name
 
 
@@ -363,6 +363,14 @@ OTHER = """\
 """
 
 
+@pytest.mark.parametrize("leaf", ["desired/models", "reported/+", "cmd/reload", "event/#"])
+def test_streams_do_not_read_what_an_operator_asks(leaf: str) -> None:
+    """Commands, wishes and what is told of them are no samples."""
+    found = complaints(GOOD + OTHER.replace("TOPIC", f"edged/v1/dev/press-07/{leaf}"))
+    assert len(found) == 1, found
+    assert f"also matches the device's {leaf.partition('/')[0]} messages" in found[0]
+
+
 @pytest.mark.parametrize(
     ("topic", "key_level", "wrong"),
     [
@@ -409,3 +417,35 @@ def test_no_number_is_without_bound(line: str, path: str) -> None:
     """A figure that would overflow where it is used is refused where it is written."""
     (found,) = complaints(GOOD + line + "\n")
     assert f"{path}: must be at most" in found
+
+
+@pytest.mark.parametrize(
+    ("network", "model", "wrong"),
+    [
+        ("off", "auto", True), ("off", "nice", True), ("off", "off", False), ("nice", "fifo", True),
+        ("nice", "auto", False), ("auto", "fifo", False), ("fifo", "fifo", False),
+    ],
+)  # fmt: skip
+def test_the_network_thread_is_behind_no_model(network: str, model: str, wrong: bool) -> None:
+    """All models wait for it: a priority below one of theirs is refused."""
+    text = GOOD.replace("threads: 2", f"threads: 2\n    realtime: {model}") + f"\nnetwork: {{realtime: {network}}}\n"
+    text = text.replace("name: pose", f"name: pose\n    realtime: {model}")
+    found = [line for line in complaints(text) if "network.realtime" in line]
+    assert bool(found) == wrong
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("9464", ("127.0.0.1", 9464)), ('":9464"', ("127.0.0.1", 9464)), ('"9464"', ("127.0.0.1", 9464)),
+        ('"192.0.2.1:1"', ("192.0.2.1", 1)), ('"[::1]:9464"', ("::1", 9464)), ('"box.plant:9464"', ("box.plant", 9464)),
+        ("0", None), ("65536", None), ('"x:y"', None), ('"host"', None), ('"host:"', None), ('":99999"', None),
+    ],
+)  # fmt: skip
+def test_where_prometheus_finds_the_figures(written: str, address: tuple[str, int] | None) -> None:
+    """A bare port is one of loopback; another address only where it is written out; nonsense is refused."""
+    text = f"{GOOD}\nmetrics: {{prometheus: {written}}}\n"
+    if address is None:
+        assert any("metrics.prometheus" in line for line in complaints(text))
+    else:
+        assert read(text).metrics.address == address

@@ -22,11 +22,11 @@ class Door:
     def __init__(self) -> None:
         self.submitted: list[Request] = []
         self.published: list[Message] = []
-        self.takes = True
+        self.takes = self.connected = True
         self.intake = Intake(self.submitted.append, self.publish, ReplyMemory(1 << 20, 60), lambda _: 700)
 
     def publish(self, message: Message, on_sent: OnSent | None = None) -> bool:
-        if not self.takes and message.content_type != "application/json":
+        if not self.connected or (not self.takes and message.content_type != "application/json"):
             return False
         self.published.append(message)
         return True
@@ -205,6 +205,42 @@ def test_a_repeat_after_a_retryable_error_runs_again(door: Door) -> None:
     assert door.error() == "INVALID_ARGUMENT"
 
 
+def test_a_repeat_of_what_must_not_run_again_gets_the_same_error(door: Door) -> None:
+    """The step of a state was taken, and its answer came too late: the repeat hears that again and takes no step."""
+    door.send()
+    door.submitted[0].once = True
+    door.answer(0, Reply.failure(RequestError(Code.DEADLINE_EXCEEDED, "late")))
+    door.send()
+    assert len(door.submitted) == 1
+    assert [door.error(0), door.error(1)] == ["DEADLINE_EXCEEDED"] * 2
+
+
+def test_what_must_not_run_again_does_not_for_a_reply_that_cannot_be_sent(door: Door) -> None:
+    """An error in its place, and for each repeat."""
+    door.takes = False
+    door.send()
+    door.submitted[0].once = True
+    door.answer()
+    door.send()
+    assert len(door.submitted) == 1
+    assert [door.error(0), door.error(1)] == ["RESOURCE_EXHAUSTED"] * 2
+
+
+def test_the_key_of_a_request_is_its_users(door: Door) -> None:
+    """The user's own, or one below it by property; the older form has no properties."""
+    door.send(correlation=b"1")
+    door.send(correlation=b"2", user=(("state-key", "line/3"),))
+    door.send(f"{TOPIC}/c77/raw", response_topic=None, correlation=None)
+    assert [request.key for request in door.submitted] == ["c/ann", "c/ann/line/3", "c/ann"]
+
+
+@pytest.mark.parametrize("own", ["", "x" * 256])
+def test_a_key_that_is_none_is_an_error_reply(door: Door, own: str) -> None:
+    """Nothing is run on another state instead."""
+    door.send(user=(("state-key", own),))
+    assert (door.submitted, door.error()) == ([], "INVALID_ARGUMENT")
+
+
 def test_without_correlation_every_message_is_a_new_request(door: Door) -> None:
     """Nothing tells a repeat apart, so nothing is taken for one."""
     door.send(correlation=None)
@@ -219,3 +255,37 @@ def test_a_reply_that_cannot_be_sent_becomes_an_error_reply(door: Door) -> None:
     door.answer()
     assert door.error() == "RESOURCE_EXHAUSTED"
     assert door.intake.counters["unsent"] == 1
+
+
+def test_a_reply_that_was_accepted_and_then_refused_becomes_an_error_reply(door: Door) -> None:
+    """The broker says later that it does not take it: the requester hears of it, once, and a repeat runs again."""
+    door.send()
+    door.answer()
+    (reply,) = door.published
+    assert reply.on_refused is not None
+    reply.on_refused()
+    assert [door.error(), len(door.published)] == ["RESOURCE_EXHAUSTED", 2]
+    assert door.published[1].on_refused is None
+    assert door.published[1].correlation == b"c"
+    door.send()
+    assert len(door.submitted) == 2
+
+
+def test_a_remembered_reply_that_cannot_be_sent_becomes_an_error_reply(door: Door) -> None:
+    """The limit was learnt since: a repeat is not met with silence."""
+    door.send()
+    door.answer()
+    door.takes = False
+    door.send()
+    assert (door.error(), len(door.submitted)) == ("RESOURCE_EXHAUSTED", 1)
+
+
+def test_a_reply_that_finds_no_connection_is_kept_for_the_repeat(door: Door) -> None:
+    """At QoS 0: the requester asks again, and gets the answer of the one inference."""
+    door.send()
+    door.connected = False
+    door.answer()
+    door.connected = True
+    door.send()
+    assert [message.payload for message in door.published] == [b"y"]
+    assert len(door.submitted) == 1

@@ -43,13 +43,13 @@ def test_a_stage_that_was_not_reached_is_not_recorded() -> None:
 
 def test_every_record_and_snapshot_holds_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """`Histogram` is not thread-safe: nothing may touch one while another thread can."""
-    latency = StageLatency()
     held: list[bool] = []
     for name in ("record", "copy"):
         original = getattr(Histogram, name)
         monkeypatch.setattr(
             Histogram, name, lambda *args, of=original: (held.append(latency._lock.locked()), of(*args))[1]
         )
+    latency = StageLatency()
     latency.record(request(admitted_ns=2_000), 9_000)
     latency.record_total(5_000)
     snapshot = latency.snapshot()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
+import tracemalloc
 
-from edged.replies import OVERHEAD, ReplyMemory
+import pytest
+
+from edged.replies import OVERHEAD, ReplyMemory, checksum
 from edged.transports.base import Message
 
 KEY = ReplyMemory.key("m", "raw", "edged/v1/resp/u/1", b"c1", b"payload")
@@ -100,3 +104,74 @@ def test_the_same_request_in_another_codec_is_another_request() -> None:
     memory.begin(KEY)
     memory.store(KEY, reply())
     assert memory.begin(ReplyMemory.key("m", "json", "edged/v1/resp/u/1", b"c1", b"payload")) == (True, None)
+
+
+SIZES = [0, 1, 64, 32_767, 32_768, 40_000, 150_528, 602_112]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_checksum_is_of_the_content_alone(size: int) -> None:
+    """Bytes, a bytearray and a view at an odd place of a larger buffer have the same one."""
+    data = random.Random(1).randbytes(size)
+    inside = memoryview(bytearray(b"x" * 3 + data + b"y"))[3 : 3 + size]
+    assert checksum(data) == checksum(bytearray(data)) == checksum(inside)
+
+
+@pytest.mark.parametrize("size", SIZES[2:])
+def test_every_small_change_is_told(size: int) -> None:
+    """One byte anywhere, two and three bytes that cancel each other in a sum, neighbours swapped, a bit at each end."""
+    rng = random.Random(2)
+    data = bytearray(rng.randbytes(size))
+    before = checksum(data)
+    for round_ in range(300):
+        changed = bytearray(data)
+        places = rng.sample(range(size), 1 + round_ % 3)
+        moved = rng.randrange(1, 256)
+        for sign, place in zip((1, -1, 0), places, strict=False):
+            changed[place] = (changed[place] + (sign or 128) * moved) % 256
+        assert checksum(changed) != before or changed == data
+        place = rng.randrange(size - 1)
+        changed = bytearray(data)
+        changed[place : place + 2] = reversed(changed[place : place + 2])
+        assert checksum(changed) != before or changed == data
+    for place in (0, size - 1):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        assert checksum(changed) != before
+
+
+def test_what_moves_in_a_picture_is_told() -> None:
+    """A bright square on black, at every place of a grid: the same bytes in another order, and 576 different ones."""
+    found = set()
+    for row in range(24):
+        for column in range(24):
+            image = bytearray(224 * 224 * 3)
+            for line in range(32):
+                at = ((row * 8 + line) * 224 + column * 8) * 3
+                image[at : at + 96] = b"\xff" * 96
+            found.add(checksum(image))
+    assert len(found) == 24 * 24
+
+
+@pytest.mark.parametrize("value", [0x3F800000, 0x80000000, 0x00010000])
+def test_floats_that_differ_in_few_bits_are_told(value: int) -> None:
+    """Masks of 0 and 1, and signs, moved one place at a time through a tensor of float32."""
+    found = set()
+    for place in range(0, 37_632, 97):
+        tensor = bytearray(150_528)
+        tensor[4 * place : 4 * place + 4] = value.to_bytes(4, "little")
+        other = (place + 4096) % 37_632
+        tensor[4 * other : 4 * other + 4] = value.to_bytes(4, "little")
+        found.add(checksum(tensor))
+    assert len(found) == len(range(0, 37_632, 97))
+
+
+def test_the_checksum_costs_no_memory() -> None:
+    """Nothing of a payload's size is allocated."""
+    payload = memoryview(bytearray(4 << 20))
+    checksum(payload)
+    tracemalloc.start()
+    checksum(payload)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 32_768

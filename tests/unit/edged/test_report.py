@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from support.rig import WorkerRig
 from edged.contract import DeviceState
 from edged.engines.base import EngineInfo
 from edged.latency import Histogram
-from edged.report import Hang, Identity, Report, process_facts
+from edged.report import Hang, Identity, Report, held, process_facts
 
 X = np.zeros((1, 3), np.float32).tobytes()
 
@@ -238,3 +239,17 @@ def test_process_time_is_the_kernels() -> None:
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     seconds = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     assert process_facts()["cpu_s"] == pytest.approx(seconds, abs=0.05)
+
+
+def test_threads_and_descriptors_are_counted() -> None:
+    """One thread and one file more are one more; of a process that is not there nothing is known."""
+    gone, before = threading.Event(), process_facts()
+    thread = threading.Thread(target=gone.wait)
+    thread.start()
+    with Path("/proc/self/status").open("rb"):
+        after = process_facts()
+    gone.set()
+    thread.join()
+    for name in ("threads", "descriptors"):
+        assert int(str(after[name])) == int(str(before[name])) + 1
+    assert held(4_194_305) == {"threads": None, "descriptors": None}

@@ -8,7 +8,8 @@ import pytest
 from support.engines import ScriptedEngine
 from support.rig import WorkerRig
 
-from edged.errors import Code
+from edged.errors import Code, RequestError
+from edged.worker import Worker
 
 
 @pytest.fixture
@@ -82,4 +83,34 @@ def test_a_full_queue_is_an_answer(tmp_path: Path) -> None:
     assert [rig.inbox.get().error for _ in range(2)] == [None, None]
     counts = rig.worker.figures.counts()
     assert (counts.requests, counts.ok, sum(counts.errors.values())) == (5, 2, 3)
+    rig.stop()
+
+
+def test_a_worker_that_was_replaced_since_it_was_looked_up(tmp_path: Path) -> None:
+    """Its queue is closed: the request goes to the one that serves now, and is counted once."""
+    old, new = WorkerRig(tmp_path / "old", ScriptedEngine), WorkerRig(tmp_path / "new", ScriptedEngine).start()
+    old.worker.admission.close(RequestError(Code.UNAVAILABLE, "another version serves now"))
+
+    looked_up = [old.worker]
+
+    class Replaced(dict[str, Worker]):
+        def get(self, name: str, default: object = None) -> Worker:  # type: ignore[override]
+            return looked_up.pop() if looked_up else self[name]
+
+    new.router.serve(Replaced(m=new.worker))
+    new.router.submit(new.inbox.request(b"\0" * 12))
+    assert new.inbox.get().error is None
+    assert (old.worker.figures.counts().requests, new.worker.figures.counts().errors) == (1, {})
+    old.sweeper.stop()
+    new.stop()
+
+
+def test_a_drain_ends_when_it_is_taken_back(rig: WorkerRig) -> None:
+    """Refused with the reason meanwhile, and told that trying again may help."""
+    rig.start()
+    rig.router.drain("an operator took it out of service")
+    assert refused(rig) == (Code.UNAVAILABLE, "an operator took it out of service", True)
+    rig.router.resume()
+    rig.router.submit(rig.inbox.request(b"\0" * 12))
+    assert rig.inbox.get().error is None
     rig.stop()

@@ -50,3 +50,19 @@ def test_a_named_pipe_is_refused_at_once(tmp_path: Path) -> None:
         wholefile.read(tmp_path / "pipe", 10)
     with pytest.raises(OSError, match=r"directory|regular"):
         wholefile.read(tmp_path, 10)
+
+
+def test_the_first_line_is_a_password(tmp_path: Path) -> None:
+    """Without its line end; what cannot be one is told without what is in the file."""
+    path = tmp_path / "pw"
+    path.write_text("s3cret \nmore\n")
+    assert wholefile.first_line(path) == "s3cret "
+    for content, what in (
+        (b"", "the first line is empty"),
+        (b"\nx", "the first line is empty"),
+        (b"s\xff3", "not UTF-8 text"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"^{what}$") as caught:
+            wholefile.first_line(path)
+        assert caught.value.__cause__ is None

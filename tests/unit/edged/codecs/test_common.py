@@ -18,13 +18,49 @@ from edged.errors import Code, RequestError
 
 @given(hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=4)))
 def test_all_finite_is_what_isfinite_says(array: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
-    """The one-pass sum finds every NaN and Inf, and takes nothing finite for one."""
+    """The bits tell of every NaN and Inf, and nothing finite is taken for one."""
     assert common.all_finite(array) == bool(np.isfinite(array).all())
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [("float16", "uint16"), ("float32", "uint32"), ("float64", "uint64")])
+def test_the_edges_of_both_ranges(dtype: str, bits: str) -> None:
+    """The largest finite values, both infinities, and NaNs of every kind (quiet, signalling, either sign), by bits."""
+    info = np.finfo(dtype)
+    infinity = int(np.array(np.inf, dtype).view(bits))
+    sign = 1 << (info.bits - 1)
+    for pattern in (infinity, infinity + 1, infinity | (1 << (info.nmant - 1)), infinity | ((1 << info.nmant) - 1)):
+        for number in (pattern, pattern | sign):
+            array = np.zeros(100, bits)
+            array[57] = number
+            assert not common.all_finite(array.view(dtype)), hex(number)
+    assert common.all_finite(np.array([info.max, info.min, info.tiny, -0.0], dtype))
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">c16", "<f8"])
+def test_any_byte_order_any_layout(dtype: str) -> None:
+    """Other byte orders, views with gaps and a single number are looked at as well."""
+    array = np.zeros((4, 6), dtype)
+    assert common.all_finite(array[::2, 1::2])
+    assert common.all_finite(array[0, 0:0])
+    array[2, 3] = np.nan
+    assert not common.all_finite(array[::2, 1::2])
+    assert not common.all_finite(array[2, 3].reshape(()))
+    assert common.all_finite(np.arange(3))
+
+
+def test_a_bad_array_costs_no_memory_either() -> None:
+    """A payload that is refused allocates nothing of its size while it is looked at."""
+    array = np.full(1_000_000, np.nan, np.float32)
+    tracemalloc.start()
+    assert not common.all_finite(array)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
 @pytest.mark.parametrize(("dtype", "value"), [("float32", 3e38), ("float64", 1.7e308), ("float16", 65504.0)])
-def test_a_sum_that_overflows_is_still_finite(dtype: str, value: float) -> None:
-    """The largest values sum to Inf; none of them is, and no warning escapes (warnings are errors here)."""
+def test_large_values_are_finite(dtype: str, value: float) -> None:
+    """Values whose sum would be Inf; no warning escapes (warnings are errors here)."""
     assert common.all_finite(np.full(1000, value, dtype))
     assert not common.all_finite(np.array([value, np.inf, -np.inf], dtype))
 

@@ -7,8 +7,9 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edged.clock import NS_PER_S, now_ns
 from edged.transports.counters import Counters
-from edged.transports.mqtt_ledger import Entry, Ledger
+from edged.transports.mqtt_ledger import LARGE, Entry, Ledger
 
 
 def _ledger(max_bytes: int = 1000, max_messages: int = 10) -> Ledger:
@@ -33,7 +34,7 @@ def test_sent_once_although_written_again() -> None:
     ledger.enter(7, Entry(5, 1, marks.append))
     ledger.written(7, 111)
     ledger.written(7, 222)
-    assert ledger.done(7)
+    ledger.done(7)
     assert marks == [111]
     assert ledger.load() == (0, 0)
 
@@ -64,9 +65,52 @@ def test_a_lost_connection_takes_qos_0_and_leaves_qos_1() -> None:
     for mid, qos in enumerate((0, 1, 0)):
         ledger.reserve(10)
         ledger.enter(mid, Entry(10, qos, None))
-    assert ledger.lose_unacknowledged() == 2
+    assert ledger.begin() == 2
     assert ledger.load() == (10, 1)
     assert ledger.largest_unacknowledged() == 10
+
+
+def _waiting(*messages: tuple[int, int]) -> Ledger:
+    """A ledger with messages 0, 1, … of these sizes and QoS."""
+    ledger = _ledger(10 * LARGE)
+    for mid, (size, qos) in enumerate(messages):
+        ledger.reserve(size)
+        ledger.enter(mid, Entry(size, qos, None))
+    return ledger
+
+
+def test_what_a_connection_may_have_died_of() -> None:
+    """The largest that waits or was just written; not what the broker has acknowledged, until the next connection."""
+    ledger = _waiting((LARGE, 1), (LARGE + 2, 0), (LARGE + 1, 1))
+    assert ledger.suspect() == LARGE + 2  # perhaps half of it is on its way
+    ledger.written(1, now_ns())
+    ledger.done(1)
+    assert ledger.suspect() == LARGE + 2  # written a moment ago: QoS 0 is never acknowledged
+    ledger.begin()
+    assert ledger.suspect() == LARGE + 1
+    ledger.done(2)
+    assert ledger.suspect() == 0  # one as large was taken
+    ledger.begin()
+    assert ledger.suspect() == LARGE
+
+
+def test_a_small_message_is_a_suspect_only_when_nothing_is_taken() -> None:
+    """A broker may hang up over what it does not allow; a twin cuts connections that worked."""
+    ledger = _waiting((900, 0), (500, 1), (300, 1))
+    assert ledger.suspect() == 500
+    ledger.done(2)
+    assert ledger.suspect() == 0
+    ledger.begin()
+    assert ledger.suspect() == 500
+    assert _ledger().suspect() == 0
+
+
+def test_what_was_written_long_ago_is_no_suspect() -> None:
+    """A broker hangs up at once over what it does not take."""
+    ledger = _waiting((LARGE, 0))
+    ledger.written(0, now_ns() - 2 * NS_PER_S)
+    ledger.done(0, now_ns() - 2 * NS_PER_S)
+    assert ledger.suspect() == 0
 
 
 def test_a_callback_that_raises_is_counted() -> None:
@@ -87,6 +131,42 @@ def test_wait_empty_wakes_at_the_last_message() -> None:
     assert not ledger.wait_empty(0.01)
     threading.Timer(0.05, ledger.done, (1,)).start()
     assert ledger.wait_empty(30)
+
+
+def test_admitted_before_it_is_published() -> None:
+    """Room and entry in one step, refused at either bound; withdrawn, nothing of it is left."""
+    ledger = _ledger(max_bytes=100, max_messages=2)
+    assert ledger.admit(1, Entry(60, 1, None))
+    assert not ledger.admit(2, Entry(41, 1, None))
+    assert ledger.admit(2, Entry(40, 0, None))
+    assert not ledger.admit(3, Entry(0, 0, None))
+    ledger.withdraw(2)
+    assert (ledger.load(), ledger.in_use(1), ledger.in_use(2)) == ((60, 1), True, False)
+
+
+def test_written_as_the_connection_ends() -> None:
+    """The network thread has given the message up as lost; that it was written after all leaves nothing behind."""
+    ledger, marks = _ledger(), list[int]()
+    ledger.admit(70_000, Entry(5, 0, marks.append))
+    ledger.begin()
+    ledger.done(70_000, 111)
+    assert ledger.enter(70_000, Entry(5, 0, marks.append)) == (marks == [])
+    assert ledger.in_use(70_000)
+
+
+def test_an_acknowledgement_overtakes_the_publishing_thread() -> None:
+    """It wrote the message; before it says so, the broker has answered: sent once, at the time of the write."""
+    for answered_first in (True, False):
+        ledger, marks = _ledger(), list[int]()
+        entry = Entry(5, 1, marks.append)
+        ledger.admit(7, entry)
+        entry.written_ns = 111
+        for tell in (lambda: ledger.done(7), lambda: ledger.written_here(entry))[:: 1 if answered_first else -1]:  # noqa: B023
+            tell()
+        assert marks == [111]
+        assert ledger.load() == (0, 0)
+        assert ledger.admit(7, Entry(5, 1, marks.append))  # nothing of the former one is left
+        assert marks == [111]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["enter", "written", "done"]), st.integers(1, 4)), max_size=40))

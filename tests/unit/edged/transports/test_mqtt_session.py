@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from edged.transports.mqtt_session import Backoff, ProtocolChoice
+from edged.transports.mqtt_session import Backoff, ProtocolChoice, SizeLimit
 from edged.transports.mqtt_settings import MqttSettings
 
 _S = 1_000_000_000
@@ -24,11 +24,32 @@ def test_refusal_falls_back_at_once_and_5_is_tried_again_later() -> None:
 
 
 def test_closed_three_times_before_connack_falls_back() -> None:
-    """One or two early closes may be a restart; a connection that worked in between starts the count anew."""
+    """One or two early closes may be a restart."""
     choice = ProtocolChoice(MqttSettings("h"))
-    assert [choice.closed_early(0), choice.closed_early(0)] == [False, False]
-    choice.accepted()
     assert [choice.closed_early(0), choice.closed_early(0), choice.closed_early(0)] == [False, False, True]
+    assert choice.current == "3.1.1"
+
+
+def test_3_after_early_closes_is_doubted_once() -> None:
+    """Perhaps nobody was behind the port: once the broker is there, 5 is tried again, and one early close then is the
+    answer."""
+    choice = ProtocolChoice(MqttSettings("h"))
+    assert [choice.closed_early(0) for _ in range(3)] == [False, False, True]
+    assert (choice.accepted(), choice.current) == (False, "5")
+    assert choice.closed_early(0)
+    assert (choice.current, choice.accepted()) == ("3.1.1", True)
+    again = ProtocolChoice(MqttSettings("h"))
+    assert again.refused(0)
+    assert again.accepted()  # said by the broker itself
+
+
+def test_where_5_has_worked_it_takes_ten_early_closes() -> None:
+    """A network that flaps, a broker that restarts behind a proxy."""
+    choice = ProtocolChoice(MqttSettings("h"))
+    assert choice.accepted()
+    assert not any(choice.closed_early(0) for _ in range(9))
+    choice.accepted()  # a connection that works starts the count anew
+    assert [choice.closed_early(0) for _ in range(10)] == [False] * 9 + [True]
     assert choice.current == "3.1.1"
 
 
@@ -80,6 +101,50 @@ def test_only_a_lasting_connection_resets_the_delay() -> None:
         backoff.lived(1 * _S)
     assert backoff.contested
     assert backoff.delay_s() >= 4
+    assert backoff.delay_s() >= 16  # the more so since it looks like that
     backoff.lived(11 * _S)
+    assert backoff.contested  # as long as the other one waits
+    backoff.lived(129 * _S)
     assert not backoff.contested
     assert backoff.delay_s() <= 1
+
+
+def test_ten_seconds_are_lasting_where_nothing_failed() -> None:
+    """The first connection of all, and one after a short outage."""
+    backoff = Backoff(MqttSettings("h", reconnect_min_s=1, reconnect_max_s=64))
+    assert backoff.stable_ns == 10 * _S
+    backoff.delay_s()
+    backoff.lived(10 * _S)
+    assert backoff.delay_s() <= 1
+
+
+def test_a_broker_that_goes_away_is_no_twin() -> None:
+    """Nothing answers between two short connections: it was the broker; unless it said that there is another client."""
+    backoff = Backoff(MqttSettings("h"))
+    for _ in range(4):
+        backoff.lived(_S)
+        backoff.unreached()
+    assert not backoff.contested
+    backoff.taken_over()
+    backoff.unreached()
+    assert (backoff.contested, backoff.told) == (True, True)
+    backoff.lived(1000 * _S)
+    assert not backoff.contested
+
+
+def test_a_size_that_kills_three_connections_is_the_limit() -> None:
+    """The smallest of the three suspects cannot be sent; what was learnt is believed for five minutes."""
+    limit = SizeLimit()
+    assert [limit.ended(size, _S, 0) for size in (50_000, 40_000, 60_000)] == [0, 0, 39_999]
+    assert (limit.current(299 * _S), limit.current(300 * _S)) == (39_999, 0)
+    limit.told = 20_000
+    assert (limit.current(0), limit.current(300 * _S)) == (20_000, 20_000)
+
+
+def test_what_is_no_sign_of_a_limit() -> None:
+    """A connection that lived, one that nothing can be blamed for; a small message is given up, but is no limit."""
+    limit = SizeLimit()
+    assert [limit.ended(50_000, _S, 0), limit.ended(50_000, _S, 0), limit.ended(50_000, 3 * _S, 0)] == [0, 0, 0]
+    assert [limit.ended(50_000, _S, 0), limit.ended(50_000, _S, 0), limit.ended(0, _S, 0)] == [0, 0, 0]
+    assert [limit.ended(600, _S, 0) for _ in range(3)] == [0, 0, 599]
+    assert limit.current(0) == 0

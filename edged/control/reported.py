@@ -1,0 +1,93 @@
+"""The message on reported/models: what each model serves, what was asked for, and how far it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from edged import topics
+from edged.assembly import Parts
+from edged.clock import NS_PER_S, now_ns, wall_s
+from edged.transports.base import Message
+
+# Between two messages that tell of nothing but progress.
+PROGRESS_NS = NS_PER_S
+
+
+@dataclass
+class Row:
+    """One model. rev: of the message that asked for what is there or under way; None before the first.
+
+    sha256: of the bundle that serves, as it was asked for; None for the configured one, unless it is known.
+    """
+
+    state: str = "READY"
+    rev: int | None = None
+    sha256: str | None = None
+    wanted: Mapping[str, object] | None = None
+    previous: Mapping[str, object] | None = None
+    bytes: int | None = None
+    text: str = ""
+    error: str = ""
+
+
+@dataclass
+class Head:
+    """What was last said on desired/models."""
+
+    state: str = "NONE"
+    rev: int | None = None
+    error: str = ""
+
+
+class Reported:
+    """Publishes the rows of one device. One thread."""
+
+    def __init__(self, device: str, parts: Parts, send: Callable[[Message], object]) -> None:
+        self._topic, self._parts, self._send = topics.device(device, "reported", "models"), parts, send
+        self.head = Head()
+        self.rows = {name: Row() for name in parts.workers}
+        self._next_progress_ns = 0
+
+    def step(self, name: str, state: str, text: str = "") -> None:
+        """Tell of the next step of a model. text: what it is at."""
+        row = self.rows[name]
+        row.state, row.text, row.error = state, text, ""
+        row.bytes = 0 if state == "DOWNLOADING" else None
+        self.publish()
+
+    def progress(self, name: str, count: int, text: str) -> None:
+        """Tell how many bytes are there, and what went wrong last; now and then."""
+        row = self.rows[name]
+        news = text != row.text
+        changed = news or count != row.bytes
+        row.bytes, row.text = count, text
+        if changed and (news or now_ns() >= self._next_progress_ns):
+            self._next_progress_ns = now_ns() + PROGRESS_NS
+            self.publish()
+
+    def end(self, name: str, state: str, error: str = "") -> None:
+        """Tell how it ended. error: why the old one serves on, or what is wrong all the same."""
+        row = self.rows[name]
+        row.state, row.error, row.text, row.bytes = state, error, "", None
+        self.publish()
+
+    def publish(self) -> None:
+        """Publish it as it is."""
+        head = self.head
+        body = {
+            "ts": wall_s(), "state": head.state, "rev": head.rev, "error": head.error,
+            "models": {name: self._model(name, row) for name, row in self.rows.items()},
+        }  # fmt: skip
+        self._send(Message(self._topic, json.dumps(body).encode(), qos=1, retain=True))
+
+    def _model(self, name: str, row: Row) -> dict[str, object]:
+        version = self._parts.workers[name].plan.bundle.manifest.version
+        told: dict[str, object] = {
+            "state": row.state, "rev": row.rev, "active": {"version": version, "sha256": row.sha256},
+            "previous": row.previous, "wanted": row.wanted, "error": row.error,
+        }  # fmt: skip
+        if row.bytes is not None:
+            told["bytes"] = row.bytes
+        return told | {"text": row.text} if row.text else told

@@ -1,0 +1,13 @@
+"""Store and forward: answers of streams are kept on disk until the broker has them.
+
+record   one answer ↔ bytes with a checksum
+age      how old a record is, although clocks jump and boxes restart
+journal  records in files of bounded size, a cursor, what is dropped when there is too much
+sender   the thread: writes ahead, sends in order, a few at a time
+"""
+
+from __future__ import annotations
+
+from edged.outbox.sender import Outbox
+
+__all__ = ["Outbox"]

@@ -1,0 +1,132 @@
+"""One model's worker put in another one's place while requests come.
+
+Steps, on the thread that calls: choose and measure in child processes → open and warm up beside the old one, on a
+thread of its own → switch → the old one answers what it has admitted → it ends, and its memory is given back.
+Rules it keeps:
+- Whatever fails before the switch leaves the old one serving, as if nothing had been.
+- A request is admitted to one of the two: what comes after the switch waits until the old one has answered all that
+  came before, so no answer overtakes another. That wait is bounded, for an inference that does not return.
+- Figures go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edged.assembly import Parts
+from edged.bundle import Bundle
+from edged.clock import NS_PER_S, now_ns
+from edged.errors import Code, RequestError, UnavailableError
+from edged.selection import Selection, Wish
+from edged.worker import ModelState, Worker
+
+log = logging.getLogger(__name__)
+
+# How often a step looks whether it is still wanted, and whether the old one has answered everything.
+LOOK_S, ANSWERED_S = 0.05, 0.0005
+# For a worker to end, beside what its engine may take to close.
+STOP_S = 2.0
+
+Note = Callable[[str, str], None]  # the step, and a text
+
+
+class AbandonedError(Exception):
+    """Nobody wants it any more."""
+
+
+@dataclass(frozen=True)
+class Swapper:
+    """Swaps workers of `parts`.
+
+    wanted: whether to go on, asked often until the switch. wake: there is news for the status. opening_s: for the new
+    one to open and warm up. answering_s: for the old one to answer what it has admitted.
+    """
+
+    parts: Parts
+    wanted: Callable[[], bool]
+    wake: Callable[[], None]
+    opening_s: float
+    answering_s: float
+
+    def choose(self, bundle: Bundle, wish: Wish, note: Note, *, fresh: bool = False) -> Selection:
+        """Measure what is not known of it yet, in child processes. fresh: everything.
+
+        Raises NothingAgreesError, and AbandonedError.
+        """
+        note("LOADING", "")
+        selection = self.parts.selector.choose(
+            bundle, wish, lambda text: note("LOADING", text), fresh=fresh, aside=True
+        )
+        self._go_on()
+        return selection
+
+    def swap(self, name: str, bundle: Bundle, selection: Selection, note: Note) -> str:
+        """Let `bundle` serve the model from now on; returns what there is to tell of the old one's end, mostly "".
+
+        Raises an EdgedError (it cannot be opened, with the reason) and AbandonedError; the old one serves on then.
+        """
+        begin = threading.Event()
+        new = self._opened(name, bundle, selection, begin, note)
+        note("SWITCHING", "")
+        old, self.parts.workers[name] = self.parts.workers[name], new
+        try:
+            self._answered(old)
+        finally:
+            begin.set()
+        self.wake()
+        ended = old.stop(STOP_S + old.closing_s)
+        old.server = None  # which holds the worker: nothing must wait for a collection of garbage
+        return "" if ended else "the old one did not end: an inference of it does not return"
+
+    def _opened(self, name: str, bundle: Bundle, selection: Selection, begin: threading.Event, note: Note) -> Worker:
+        note("WARMING", "")
+        old, told = self.parts.workers[name], threading.Event()
+        new = self.parts.beside(old, bundle, selection, _waiting(begin), lambda _: told.set())
+        new.start()
+        try:
+            self._until(lambda: new.state is not ModelState.STARTING, told, name)
+        except BaseException:
+            _let_go(new, begin)
+            raise
+        if new.state is ModelState.FAILED:
+            _let_go(new, begin)
+            raise UnavailableError(name, new.reason)
+        return new
+
+    def _until(self, done: Callable[[], bool], told: threading.Event, name: str) -> None:
+        end_ns = now_ns() + int(self.opening_s * NS_PER_S)
+        while not done():
+            told.wait(LOOK_S)
+            told.clear()
+            self._go_on()
+            if now_ns() >= end_ns:
+                raise UnavailableError(name, f"was not open after {self.opening_s:g} s")
+
+    def _answered(self, old: Worker) -> None:
+        """Close the old one's queue, and wait until all in it is answered."""
+        old.admission.close(RequestError(Code.UNAVAILABLE, "another version serves now"))
+        end_ns = now_ns() + int(self.answering_s * NS_PER_S)
+        while old.admission.requests and now_ns() < end_ns:
+            time.sleep(ANSWERED_S)
+
+    def _go_on(self) -> None:
+        if not self.wanted():
+            raise AbandonedError
+
+
+def _waiting(begin: threading.Event) -> Callable[[], None]:
+    def wait() -> None:
+        begin.wait()
+
+    return wait
+
+
+def _let_go(worker: Worker, begin: threading.Event) -> None:
+    """End a worker that never served."""
+    begin.set()
+    worker.stop(STOP_S + worker.closing_s)
+    worker.server = None

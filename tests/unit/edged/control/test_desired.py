@@ -1,0 +1,94 @@
+"""The message on desired/models: what is right is read, what is wrong is told with its place, every mistake at once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from edged.control import desired
+
+SHA = "0" * 64
+WISH = {"name": "har", "url": "https://host/har-5.tar", "sha256": SHA}
+KNOWN = ["har", "faces"]
+
+
+def parsed(body: Any) -> desired.Desired:
+    return desired.parse(json.dumps(body).encode(), KNOWN)
+
+
+def test_a_message_is_read() -> None:
+    """Every key; the version may be left out, and so may every model."""
+    body = {"rev": 7, "models": [WISH, {**WISH, "name": "faces", "version": 5}]}
+    found = parsed(body)
+    assert (found.rev, [(wish.name, wish.version) for wish in found.models]) == (7, [("har", None), ("faces", 5)])
+    assert parsed({"rev": 0, "models": []}).models == ()
+
+
+@pytest.mark.parametrize("url", ["http://h/x", "https://h:8/x?sig=1", "file:///srv/x.tar", "/srv/x", "http://[::1]/x"])
+def test_addresses_that_may_be_given(url: str) -> None:
+    """http(s), file, and an absolute path."""
+    assert parsed({"rev": 1, "models": [{**WISH, "url": url}]}).models[0].url == url
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"url": "ftp://h/x"}, "must be http://, https://, file:/// or an absolute path"),
+        ({"url": "srv/x.tar"}, "must be http://, https://, file:/// or an absolute path"),
+        ({"url": "https://"}, "must be http://, https://, file:/// or an absolute path"),
+        ({"url": "file://host/x"}, "must be file:///absolute/path"),
+        ({"url": "https://ann:hush@h/x"}, "must not hold a login"),
+        ({"url": "https://h/a b"}, "must be plain ASCII without blanks"),
+        ({"url": "https://h/\r\nx"}, "must be plain ASCII without blanks"),
+        ({"url": "https://h:99999/x"}, "is no address: Port out of range 0-65535"),
+        ({"url": "/srv/x\0y"}, "must be"),
+    ],
+)
+def test_addresses_that_may_not(change: dict[str, str], said: str) -> None:
+    """Told without the address, which may hold a secret."""
+    with pytest.raises(ValueError, match=r"^models\[0\]\.url: ") as caught:
+        parsed({"rev": 1, "models": [{**WISH, **change}]})
+    assert said in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"models": []}, "rev: required key is missing"),
+        ({"rev": "7", "models": []}, "rev: expected a whole number, got '7'"),
+        ({"rev": True, "models": []}, "rev: expected a whole number, got true"),
+        ({"rev": -1, "models": []}, "rev: must be at least 0, got -1"),
+        ({"rev": 1, "models": [], "modles": []}, "modles: unknown key (did you mean 'models'?)"),
+        ({"rev": 1, "models": {}}, "models: expected a list, got a mapping"),
+        ({"rev": 1, "models": [{**WISH, "sha": SHA}]}, "models[0].sha: unknown key (did you mean 'sha256'?)"),
+        ({"rev": 1, "models": [{**WISH, "sha256": "ab"}]}, "models[0].sha256: must be 64 lower-case hex"),
+        ({"rev": 1, "models": [{**WISH, "version": "5"}]}, "models[0].version: expected"),
+        ({"rev": 1, "models": [WISH, WISH]}, "models[1].name: 'har' is named twice"),
+        ({"rev": 1, "models": [{**WISH, "name": "hra"}]}, "models[0].name: no model is called 'hra' (did you"),
+        ([], "$: expected a mapping, got a list"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_with_their_place(body: Any, said: str) -> None:
+    """Where, and what."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # the text is compared
+        parsed(body)
+    assert said in str(caught.value)
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    """Two models, two mistakes."""
+    body = {"rev": 1, "models": [{**WISH, "sha256": "x"}, {"name": "faces", "url": "x", "sha256": SHA}]}
+    with pytest.raises(ValueError, match=r"models\[0\]\.sha256: .*; models\[1\]\.url: "):
+        parsed(body)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"\xff", b"{", b'{"rev": 1, "rev": 2, "models": []}', b"[" * 100_000, b" " * (desired.MAX_BYTES + 1)]
+)
+def test_garbage(payload: bytes) -> None:
+    """Never anything but a ValueError."""
+    with pytest.raises(ValueError):  # noqa: PT011  # whatever it says
+        desired.parse(payload, KNOWN)
