@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 Fail = Callable[[Request, RequestError], None]
 ORDINARY = ThreadPolicy()
+_NEVER_NS = 1 << 63  # after every time
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Admission:
         self._bounds, self._sweeper, self._fail = bounds, sweeper, fail
         self._queue: queue.SimpleQueue[Request | _Mark | None] = queue.SimpleQueue()
         self._nudged = False
+        self._cleanings = 0  # begun and ended: odd during one
         self._lock = threading.Lock()
         self._closed: RequestError | None = None
         self.requests = 0
@@ -82,7 +85,7 @@ class Admission:
         idle: called meanwhile, after each `nudge`.
         """
         while True:
-            request = self._queue.get()
+            request = self._next(None)
             if request is _Mark.NUDGE:
                 self._nudged = False  # before the call, so that a nudge during it is not lost
                 idle()
@@ -95,9 +98,8 @@ class Admission:
         A nudge, or the end, is left to `take`, and nothing is waited for any longer.
         """
         while True:
-            left_ns = until_ns - now_ns()
             try:
-                request = self._queue.get(timeout=left_ns / NS_PER_S) if left_ns > 0 else self._queue.get_nowait()
+                request = self._next(max(0.0, (until_ns - now_ns()) / NS_PER_S))
             except queue.Empty:
                 return None
             if not isinstance(request, Request):
@@ -127,6 +129,20 @@ class Admission:
                 self._fail(request, error)
         self._queue.put(None)
 
+    def _next(self, timeout_s: float | None) -> Request | _Mark | None:
+        """Take what is first in the queue; raises queue.Empty when nothing comes in time."""
+        seen = self._cleanings
+        found = self._queue.get(timeout=timeout_s)
+        return found if seen == self._cleanings and seen % 2 == 0 else self._in_turn(found)
+
+    def _in_turn(self, taken: Request | _Mark | None) -> Request | _Mark | None:
+        """Return what is first, once a cleaning is over: what it left may have come before `taken`."""
+        with self._lock:
+            first, *rest = sorted([*self._drain(), taken], key=_turn)
+            for one in rest:
+                self._queue.put(one)
+        return first
+
     def _put(self, request: Request) -> bool:
         """Take room and queue in one step, so that nothing gets in behind `close`; False when there is no room."""
         with self._lock:
@@ -144,9 +160,11 @@ class Admission:
 
     def _forget_answered(self) -> None:
         # While an invoke hangs nobody takes, and what the sweeper answers stays in the queue: it would grow for ever.
+        self._cleanings += 1
         for request in self._drain():
             if not isinstance(request, Request) or not request.claimed:
                 self._queue.put(request)
+        self._cleanings += 1
 
     def _drain(self) -> list[Request | _Mark | None]:
         found: list[Request | _Mark | None] = []
@@ -180,6 +198,13 @@ class Admission:
     def _full(self) -> RequestError:
         waiting = f"{self.requests} requests, {self.bytes} bytes waiting"
         return RequestError(Code.RESOURCE_EXHAUSTED, f"the queue is full: {waiting}", 100)
+
+
+def _turn(one: Request | _Mark | None) -> float:
+    """Return what orders a queue: requests as they were admitted, then a nudge, then the end."""
+    if isinstance(one, Request):
+        return one.admitted_ns
+    return math.inf if one is None else _NEVER_NS
 
 
 class Sweeper:

@@ -84,12 +84,14 @@ def assemble(
     *,
     keep: Publish | None = None,
     boot: str = "",
+    keeps: bool = True,
 ) -> Parts:
     """Make the workers and streams of `config`. Raises an EdgedError for what can be told before anything runs.
 
     publish: for answers of streams; keep: for those of streams with `store`. boot: see Stream.
+    keeps: see Deployed.
     """
-    deployed = Deployed(config.state_dir)
+    deployed = Deployed(config.state_dir, config.device, keeps=keeps)
     bundles = read_bundles(config, deployed.bundles({model.name: model.bundle for model in config.models}))
     deployed.prune()
     selector = Selector(config.state_dir, config.selection.candidate_s, config.selection.total_s)
@@ -118,7 +120,7 @@ def _plan(
     model: ModelConfig, config: Config, loaded: Bundle, selector: Selector, selection: Selection | None = None
 ) -> WorkerPlan:
     thread, way = policy(model, config.models), fit(model, loaded)
-    engine = _opener(model, loaded, selector, wish(model, loaded, config.models), way, selection)
+    engine = _opener(model, loaded, selector, wish(model, loaded, config.models, way), way, selection)
     return WorkerPlan(model.name, loaded, engine, thread, model.warmup, way.server, way.signature)
 
 
@@ -151,12 +153,13 @@ def _opener(
     return open_engine
 
 
-def wish(model: ModelConfig, loaded: Bundle, models: Sequence[ModelConfig] = ()) -> Wish:
-    """Return what may serve the bundle as the model is configured.
+def wish(model: ModelConfig, loaded: Bundle, models: Sequence[ModelConfig] = (), way: Fit | None = None) -> Wish:
+    """Return what may serve the bundle as the model is configured. way: of `fit`, where it is known.
 
     Raises UnavailableError as `runtimes`, ConfigError as `fit`.
     """
-    return Wish(fit(model, loaded).wanted, [one.name for one in runtimes(model)], model.threads, policy(model, models))
+    wanted = (way or fit(model, loaded)).wanted
+    return Wish(wanted, [one.name for one in runtimes(model)], model.threads, policy(model, models))
 
 
 def policy(model: ModelConfig, models: Sequence[ModelConfig] = ()) -> ThreadPolicy:

@@ -58,14 +58,16 @@ def own_filters(config: Config) -> tuple[str, ...]:
 
 
 class Daemon:
-    """One device. `reload` reads the configuration again, for SIGHUP.
+    """One device. `reload` reads the configuration again, for SIGHUP. keeps: see Deployed.
 
     `run` blocks until `request_stop`, which like `request_reload` may come from a signal handler.
 
     Raises an EdgedError from the constructor for whatever is wrong with the configuration or the bundles.
     """
 
-    def __init__(self, config: Config, transport: Transport, reload: Callable[[], Config] | None = None) -> None:
+    def __init__(
+        self, config: Config, transport: Transport, reload: Callable[[], Config] | None = None, *, keeps: bool = True
+    ) -> None:
         self._config, self._transport, self._read_again = config, transport, reload
         self._identity = Identity(config.device, uuid.uuid4().hex)
         self._requests_prefix = topics.device(config.device, "req", "")
@@ -82,7 +84,7 @@ class Daemon:
         self._storing = Storing(config, transport, self._wake)
         keep, boot = self._storing.publish, self._identity.boot
         self._parts = assemble(
-            config, self._router, self._sweeper, self._send, lambda _: self._wake(), keep=keep, boot=boot
+            config, self._router, self._sweeper, self._send, lambda _: self._wake(), keep=keep, boot=boot, keeps=keeps
         )
         self._router.serve(self._parts.workers)
         hang = Hang(config.status.stuck_factor, config.status.stuck_floor_ms)
@@ -92,7 +94,8 @@ class Daemon:
         self._keep_warm: KeepWarm | None = None
         self._memory = OwnMemory(config.memory_lock)
         self._collection = Collection(self._in_flight, self._settled)
-        self._desk = Desk(config.device, self._rooms, self._wake, desired=config.updates.accept)
+        accept, told = config.updates.accept, self._parts.deployed.told
+        self._desk = Desk(config.device, self._rooms, self._wake, desired=accept, told=told)
         self._unrouted, self._network_scheduling = 0, ""
         self._stopping = self._reloading = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -131,6 +134,7 @@ class Daemon:
                 self._endpoint.stop()
             self._collection.release()
             self._memory.release()
+            self._parts.deployed.close()
         return ended
 
     def _watch(self) -> None:
@@ -233,7 +237,8 @@ class Daemon:
             return None
         from edged.local import LocalIntake  # noqa: PLC0415  # most daemons have no local producers
 
-        return LocalIntake(self._config.local, self._config.device, self._intake, self._network_policy)
+        config, fail = self._config, self._router.fail
+        return LocalIntake(self._config.local, config.device, self._intake, self._network_policy, fail)
 
     # --- messages out -------------------------------------------------------------------------------------------------
 
@@ -273,7 +278,7 @@ class Daemon:
         from edged.control.thread import Rooms  # noqa: PLC0415  # as Control itself
 
         settle = self._collection.resettle
-        return Rooms(self._config, self._parts, self._router, self._send, self._take_anew, self._wake, settle)
+        return Rooms(lambda: self._config, self._parts, self._router, self._send, self._take_anew, self._wake, settle)
 
     @property
     def _interval_ns(self) -> int:

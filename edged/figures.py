@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from edged.latency import Histogram, StageLatency, summary
-from edged.request import Reply, Request
+from edged.latency import Histogram, summary
+from edged.request import STAGES, Reply, Request
 
 
 @dataclass
@@ -26,6 +26,40 @@ class Counts:
     def since(self, earlier: Counts) -> Counts:
         """Return the difference to an earlier snapshot."""
         return Counts(self.requests - earlier.requests, self.ok - earlier.ok, self.errors - earlier.errors)
+
+
+class StageLatency:
+    """Where a request's time goes: one histogram a stage and one of the total. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stages = {name: Histogram() for name in (*STAGES, "total")}
+        self._total = self._stages["total"].record
+        self._records = [self._stages[name].record for name in STAGES]
+
+    def record(self, request: Request, sent_ns: int) -> None:
+        """Count a request whose reply's last byte left at `sent_ns`; a stage it did not reach is not counted."""
+        begin = received_ns = request.received_ns
+        ends = (
+            request.admitted_ns, request.started_ns, request.decoded_ns, request.inferred_ns, request.encoded_ns,
+            sent_ns,
+        )  # fmt: skip
+        with self._lock:
+            for record, end in zip(self._records, ends):  # noqa: B905  # strict costs, and both are as long as STAGES
+                if begin and end:
+                    record(end - begin)
+                begin = end
+            self._total(sent_ns - received_ns)
+
+    def record_total(self, ns: int) -> None:
+        """Count a request that was answered without reaching the worker."""
+        with self._lock:
+            self._total(ns)
+
+    def snapshot(self) -> dict[str, Histogram]:
+        """Return copies of the histograms by stage name, all taken at one moment."""
+        with self._lock:
+            return {name: histogram.copy() for name, histogram in self._stages.items()}
 
 
 class ModelFigures:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from delegates import registry
 from edged.bundle import Bundle, Signature, TensorSpec
+from edged.clock import NS_PER_US
 from edged.config import ModelConfig
 from edged.engines.base import Engine
 from edged.errors import ConfigError
@@ -18,7 +19,6 @@ from edged.worker import OneByOne, Server, Worker
 if TYPE_CHECKING:
     from edged.engines.keyed import KeyedEngine
 
-NS_PER_US = 1000
 CPU = (("cpu", dict[str, Any]()),)
 Wanted = tuple[tuple[str, Mapping[str, Any]], ...] | None
 

@@ -48,7 +48,7 @@ class Address(NamedTuple):
     """Where a reply goes, and how.
 
     plain: without MQTT 5 properties, for a requester that used the 3.1.1 form (rumqttd drops a 3.1.1 client that is
-    sent any). user: whose quota the request is counted in. once: see Request.
+    sent any). owner: whose quota the request is counted in. once: see Request.
     """
 
     topic: str
@@ -56,14 +56,15 @@ class Address(NamedTuple):
     qos: int
     key: ReplyKey | None
     plain: bool
-    user: str = ""
+    owner: str = ""
     once: bool = False
 
 
 class Intake:
     """Turns request messages into requests. `default_deadline_ms` is by model name; `submit` never blocks.
 
-    quota: what one user may ask for; no limits when left out.
+    quota: what one user may ask for; no limits when left out. whose: the state key of a user's request, from the user
+    and its own key; without one it is also who the quota is of.
     """
 
     def __init__(
@@ -73,16 +74,28 @@ class Intake:
         memory: ReplyMemory,
         default_deadline_ms: Callable[[str], int],
         quota: Quota | None = None,
+        whose: Callable[[str, str | None], str] = statekey.of_user,
     ) -> None:
         self._submit, self._publish, self._memory = submit, publish, memory
         self._default_deadline_ms, self._quota = default_deadline_ms, quota or Quota()
+        self._whose = whose
         self.counters: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._next_log_ns = 0
 
-    def beside(self, publish: Publish) -> Intake:
-        """Return another one that answers over `publish`, with counters of its own and everything else in common."""
-        return Intake(self._submit, publish, self._memory, self._default_deadline_ms, self._quota)
+    def beside(
+        self, publish: Publish, heed: Callable[[Request], None], whose: Callable[[str, str | None], str]
+    ) -> Intake:
+        """Return another one that answers over `publish`, for users of its own; `whose` tells them from these.
+
+        heed: is shown each request before it is submitted. Counters are its own, everything else is in common.
+        """
+
+        def submit(request: Request) -> None:
+            heed(request)
+            self._submit(request)
+
+        return Intake(submit, publish, self._memory, self._default_deadline_ms, self._quota, whose)
 
     def on_message(self, message: Message) -> None:
         """Admit, answer or refuse one request message."""
@@ -93,7 +106,8 @@ class Intake:
             self._count(f"refused_{refusal.reason}")
             self._log_refusal(message, refusal)
             return
-        address = Address(reply_topic, correlation, message.qos, None, topic.correlation is not None, topic.user)
+        plain, owner = topic.correlation is not None, self._whose(topic.user, None)
+        address = Address(reply_topic, correlation, message.qos, None, plain, owner)
         if self._limited(address, "too_large", self._quota.check_size, len(message.payload)):
             return
         try:
@@ -104,11 +118,11 @@ class Intake:
             self._send(address, Reply.failure(error), None)
             return
         if correlation is not None:
-            key = self._first_time(message, topic.model, codec, reply_topic, correlation)
+            key = self._first_time(message, topic.model, whose, codec, address)
             if key is None:
                 return
             address = address._replace(key=key)
-        if self._limited(address, "too_many", self._quota.enter, topic.user):
+        if self._limited(address, "too_many", self._quota.enter, owner):
             return
         self._submit(self._request(message, topic.model, codec, deadline_ms, address, whose))
 
@@ -138,11 +152,10 @@ class Intake:
             return True
         return False
 
-    def _first_time(
-        self, message: Message, model: str, codec: str, reply_topic: str, correlation: bytes
-    ) -> ReplyKey | None:
+    def _first_time(self, message: Message, model: str, whose: str, codec: str, address: Address) -> ReplyKey | None:
         """Return the key of a request not seen before; a repeat is answered here, or by whoever has the first one."""
-        key = self._memory.key(model, codec, reply_topic, correlation, message.payload)
+        correlation = address.correlation or b""
+        key = self._memory.key(model, whose, codec, address.topic, correlation, message.payload)
         new, known = self._memory.begin(key)
         if new:
             return key
@@ -176,7 +189,7 @@ class Intake:
     def _state_key(self, message: Message, topic: topics.RequestTopic) -> str:
         own = next((value for name, value in message.user if name == statekey.PROPERTY), None)
         try:
-            return statekey.of_user(topic.user, own)
+            return self._whose(topic.user, own)
         except ValueError as exc:
             raise RequestError(Code.INVALID_ARGUMENT, str(exc)) from exc
 
@@ -194,7 +207,7 @@ class Intake:
         return self._default_deadline_ms(topic.model)
 
     def _respond(self, request: Request, reply: Reply, on_sent: OnSent | None) -> None:
-        self._quota.leave(request.origin.user)
+        self._quota.leave(request.origin.owner)
         address = request.origin._replace(once=True) if request.once else request.origin
         self._send(address, reply, on_sent)
 

@@ -17,19 +17,16 @@ half a bucket: 1/128 = 0.78 % (only values inside the range have this promise). 
 ends where the bytes end. An empty histogram is `scheme, 0, 0, 0`. min_ns, max_ns and sum_ns are below 2^63, a count is
 below 2^48. min_ns lies in the first bucket written and max_ns in the last. A reader refuses a scheme it does not know.
 
-Cost: a fraction of a microsecond a record, no allocation; 14 KiB a histogram. Not thread-safe: `StageLatency` locks.
+Cost: a fraction of a microsecond a record, no allocation; 14 KiB a histogram. Not thread-safe: who shares one locks.
 """
 
 from __future__ import annotations
 
 import base64
-import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-
-from edged.request import STAGES, Request
 
 SCHEME = 1
 BUCKETS = 1792
@@ -276,37 +273,3 @@ def summary(histogram: Histogram) -> Summary:
 
 def _us(ns: int | None) -> float | None:
     return None if ns is None else round(ns / 1000, 1)
-
-
-class StageLatency:
-    """Where a request's time goes: one histogram a stage and one of the total. Any thread may call."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._stages = {name: Histogram() for name in (*STAGES, "total")}
-        self._total = self._stages["total"].record
-        self._records = [self._stages[name].record for name in STAGES]
-
-    def record(self, request: Request, sent_ns: int) -> None:
-        """Count a request whose reply's last byte left at `sent_ns`; a stage it did not reach is not counted."""
-        begin = received_ns = request.received_ns
-        ends = (
-            request.admitted_ns, request.started_ns, request.decoded_ns, request.inferred_ns, request.encoded_ns,
-            sent_ns,
-        )  # fmt: skip
-        with self._lock:
-            for record, end in zip(self._records, ends):  # noqa: B905  # strict costs, and both are as long as STAGES
-                if begin and end:
-                    record(end - begin)
-                begin = end
-            self._total(sent_ns - received_ns)
-
-    def record_total(self, ns: int) -> None:
-        """Count a request that was answered without reaching the worker."""
-        with self._lock:
-            self._total(ns)
-
-    def snapshot(self) -> dict[str, Histogram]:
-        """Return copies of the histograms by stage name, all taken at one moment."""
-        with self._lock:
-            return {name: histogram.copy() for name, histogram in self._stages.items()}

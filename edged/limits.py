@@ -68,6 +68,11 @@ def available() -> int:
     return os.sysconf("SC_PHYS_PAGES") * _PAGE
 
 
+def resident(process: int) -> int:
+    """Return the bytes of memory that one process holds; 0 when it has ended."""
+    return _resident(Path(f"/proc/{process}"))
+
+
 def _members(group: int) -> Iterator[Path]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from edged import statekey
 from edged.affinity import ThreadPolicy
 from edged.config_device import LocalConfig
+from edged.errors import Code, RequestError
 from edged.intake import Intake
+from edged.request import Request
 from edged.transports.shm import ShmTransport
 
 
 class LocalIntake:
     """The way in beside that of the broker, whose intake is `beside`. policy: of the thread that serves producers.
 
+    fail: answers an admitted request with an error, unless it was answered already.
     Raises UnavailableError where the system lacks what it needs.
     """
 
-    def __init__(self, config: LocalConfig, device: str, beside: Intake, policy: ThreadPolicy) -> None:
-        self._transport = ShmTransport(config, device)
-        self._intake, self._policy = beside.beside(self._transport.publish), policy
-        self._scheduling = ""
+    def __init__(
+        self,
+        config: LocalConfig,
+        device: str,
+        beside: Intake,
+        policy: ThreadPolicy,
+        fail: Callable[[Request, RequestError], None],
+    ) -> None:
+        self._transport = ShmTransport(config, device, self._give_up)
+        self._intake = beside.beside(self._transport.publish, self._heed, statekey.of_producer)
+        self._policy, self._fail, self._scheduling = policy, fail, ""
+        self._last: dict[str, Request] = {}  # of each slot, by its reply topic; answered ones hold no payload
 
     def start(self) -> None:
         """Listen. Raises ConfigError, and UnavailableError when another process listens there."""
@@ -31,6 +45,16 @@ class LocalIntake:
         """Return the counters, and what the thread's priority is, for the metrics."""
         counted = {**self._transport.stats(), "intake": dict(self._intake.counters)}
         return {**counted, "scheduling": self._scheduling}
+
+    def _heed(self, request: Request) -> None:
+        self._last[request.origin.topic] = request
+
+    def _give_up(self, reply_topics: Sequence[str]) -> None:
+        """Answer what a producer that is gone had asked, so that neither queue nor memory holds it any longer."""
+        for topic in reply_topics:
+            request = self._last.pop(topic, None)
+            if request is not None:
+                self._fail(request, RequestError(Code.CANCELLED, "the producer is gone"))
 
     def _on_connection(self, _connected: bool, _detail: str) -> None:
         self._scheduling = self._policy.apply()

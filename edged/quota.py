@@ -1,5 +1,7 @@
 """What one user may ask for: the `<user>` level of the request topic, which the broker's access rules tie to the login.
 
+A producer on the box is a user too, and not the one whose login is called like it: see `statekey`.
+
 Held are only users with unanswered requests, so there are never more than there are requests in the queues.
 """
 
@@ -49,7 +51,3 @@ class Quota:
             count = self._unanswered.pop(user) - 1
             if count:
                 self._unanswered[user] = count
-
-    def users(self) -> int:
-        """Return how many users have unanswered requests."""
-        return len(self._unanswered)

@@ -128,7 +128,7 @@ class Report:
             "reason": worker.reason,
             "version": bundle.manifest.version,
             "sha256": bundle.model_sha256,
-            "inputs": [_input(spec) for spec in bundle.manifest.inputs],
+            "inputs": [_input(spec) for spec in worker.plan.wire.inputs],
             "scheduling": worker.scheduling,
             "last_inference_age_s": round((now_ns() - done_ns) / NS_PER_S, 3) if done_ns else None,
             "queue_depth": worker.admission.requests,

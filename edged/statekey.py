@@ -2,10 +2,12 @@
 
 a user                       c/<user>
 one of a user's own          c/<user>/<state-key>       (MQTT 5 user property `state-key`; it may hold slashes)
+a producer on the box        local/<uid>
 a stream                     out/<stream>[/<key>]
 
 They read like the ends of the topics that the requests come from and the answers go to. A user is a level of the
-requester's topic, which the broker ties to the login, so that nobody gets at the state of another one.
+requester's topic, which the broker ties to the login, so that nobody gets at the state of another one. Whose process a
+producer on the box is the kernel says; a login of the same name is somebody else.
 """
 
 from __future__ import annotations
@@ -24,13 +26,19 @@ def of_user(user: str, own: str | None = None) -> str:
     return f"c/{user}/{own}"
 
 
+def of_producer(user: str, own: str | None = None) -> str:
+    """Return the key of a request of a producer on the box, whose user is `local-<uid>`; it has no key of its own."""
+    del own
+    return f"local/{user.removeprefix('local-')}"
+
+
 def of_stream(stream: str, key: str) -> str:
     """Return the key of a stream's window. key: that of the window, "" for a stream that has none."""
     return f"out/{stream}/{key}" if key else f"out/{stream}"
 
 
 def owner(key: str) -> str:
-    """Return the user or stream that a key belongs to: its first two levels."""
+    """Return the user, producer or stream that a key belongs to: its first two levels."""
     return "/".join(key.split("/", 2)[:2])
 
 

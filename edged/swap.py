@@ -43,14 +43,14 @@ class Swapper:
     """Swaps workers of `parts`.
 
     wanted: whether to go on, asked often until the switch. wake: there is news for the status. opening_s: for the new
-    one to open and warm up. answering_s: for the old one to answer what it has admitted.
+    one to open and warm up. answering_s: for the old one to answer what it has admitted, asked while it does.
     """
 
     parts: Parts
     wanted: Callable[[], bool]
     wake: Callable[[], None]
     opening_s: float
-    answering_s: float
+    answering_s: Callable[[], float]
 
     def choose(self, bundle: Bundle, wish: Wish, note: Note, *, fresh: bool = False) -> Selection:
         """Measure what is not known of it yet, in child processes. fresh: everything.
@@ -80,7 +80,7 @@ class Swapper:
         self.wake()
         ended = old.stop(STOP_S + old.closing_s)
         old.server = None  # which holds the worker: nothing must wait for a collection of garbage
-        return "" if ended else "the old one did not end: an inference of it does not return"
+        return "" if ended else "the old one had not ended when the new one began: an inference of it took too long"
 
     def _opened(self, name: str, bundle: Bundle, selection: Selection, begin: threading.Event, note: Note) -> Worker:
         note("WARMING", "")
@@ -100,17 +100,17 @@ class Swapper:
     def _until(self, done: Callable[[], bool], told: threading.Event, name: str) -> None:
         end_ns = now_ns() + int(self.opening_s * NS_PER_S)
         while not done():
-            told.wait(LOOK_S)
-            told.clear()
-            self._go_on()
             if now_ns() >= end_ns:
                 raise UnavailableError(name, f"was not open after {self.opening_s:g} s")
+            told.wait(LOOK_S)
+            told.clear()
+            self._go_on()  # which may take long: a command is done in it
 
     def _answered(self, old: Worker) -> None:
         """Close the old one's queue, and wait until all in it is answered."""
         old.admission.close(RequestError(Code.UNAVAILABLE, "another version serves now"))
-        end_ns = now_ns() + int(self.answering_s * NS_PER_S)
-        while old.admission.requests and now_ns() < end_ns:
+        start_ns = now_ns()
+        while old.admission.requests and now_ns() < start_ns + int(self.answering_s() * NS_PER_S):
             time.sleep(ANSWERED_S)
 
     def _go_on(self) -> None:

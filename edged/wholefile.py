@@ -8,8 +8,20 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import IO
 
+# What a killed process left half written is removed by a later write.
+_LEFT_S = 600.0
 MOST_OF_A_LINE = 64 * 1024  # bytes: what MQTT can carry as a password
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a file for reading. Raises OSError, also for what is no regular file: a named pipe would be waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return os.fdopen(handle, "rb")
 
 
 def read(path: Path, most: int) -> str:
@@ -18,9 +30,7 @@ def read(path: Path, most: int) -> str:
     Raises OSError, also for what is no regular file (a named pipe would be waited for without end) or is larger than
     `most` bytes; UnicodeDecodeError (a ValueError) for what is no UTF-8.
     """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+    with opened(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
@@ -58,6 +68,17 @@ def write(path: Path, text: str) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    _clear(path)
+
+
+def _clear(path: Path) -> None:
+    """Remove the parts that processes left which were killed in writing this file."""
+    with contextlib.suppress(OSError):
+        oldest = path.lstat().st_mtime - _LEFT_S
+        for part in path.parent.iterdir():
+            ours = part.name.startswith(f"{path.name}.") and part.suffix == ".part"
+            if ours and part.lstat().st_mtime < oldest:
+                part.unlink()
 
 
 def remove(path: Path) -> None:

@@ -34,15 +34,21 @@ def from_bundle(path: Path) -> Config:
     return Config(device="bench", broker=BrokerConfig(url="mqtt://127.0.0.1"), models=(model,))
 
 
+def _measured(config: Config) -> Config:
+    """Return it without what a daemon of the same configuration, which may run here, has for itself."""
+    metrics = dataclasses.replace(config.metrics, interval_s=_METRICS_S, prometheus=None)
+    streams = tuple(dataclasses.replace(stream, store=False) for stream in config.streams)
+    return dataclasses.replace(config, metrics=metrics, streams=streams, local=None)
+
+
 class InProcess:
     """The daemon, on a thread of its own, inside a `with` block. broker: how to reach it."""
 
     def __init__(self, config: Config) -> None:
         url = f"loopback://edged-bench-{next(_BUSES)}"
-        metrics = dataclasses.replace(config.metrics, interval_s=_METRICS_S)
         self.device = config.device
         self.broker = Requester(url, {}, "this process", None)
-        self._daemon = Daemon(dataclasses.replace(config, metrics=metrics), open_transport(url))
+        self._daemon = Daemon(_measured(config), open_transport(url), keeps=False)
         self._thread = threading.Thread(target=self._daemon.run, name="edged-bench-dev", daemon=True)
 
     def __enter__(self) -> InProcess:

@@ -7,8 +7,8 @@ One connection, any number of threads and of requests in flight. A request ends 
 from the device, or DEADLINE_EXCEEDED. Until then it is sent again under the same correlation (see `exchange`).
 
 Nothing is published, and no future completed, while the lock is held: a transport may deliver within `publish`, and
-what hangs on a future may call the client. It runs on the thread that brings the answers (or on the timer's), so there
-`infer`, `connect` and `status` would wait for themselves: they refuse.
+what hangs on a future may call the client, on the thread that brings the answers or the timer's: there `infer`,
+`connect` and `status` would wait for themselves, and refuse.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from edged.client.connection import Requester, no_connection, requester
 from edged.client.exchange import Exchange, Pending, Target
 from edged.client.result import Result
 from edged.client.status import Status
-from edged.client.untrusted import times
 from edged.client.watch import StatusWatch, read_status
 from edged.client.wire import Sender, correlation_of, read_reply
 from edged.clock import NS_PER_S, now_ns
@@ -76,7 +75,7 @@ class Client:
         self._reply_filter = self._sender.reply_filter(protocol)
         self._watch = StatusWatch([asked.level("device", name) for name in devices])
         self._changed = threading.Condition()
-        self._connected = False
+        self._connected = self._catching_up = False
         # The detail of the last connection, which names its protocol.
         self._protocol = "" if protocol == "auto" else protocol
         self._trouble = "still connecting"
@@ -140,7 +139,7 @@ class Client:
         deadline_ms: a whole number of milliseconds, 1 to a day. codec: npy, json, cbor, raw, or for bytes also jpeg and
         png; raw says neither dtype, shape nor names. When not given: npy for one array, cbor or json for several (by
         name), raw for bytes.
-        Raises RequestError from the device, for the deadline, or for a payload too large to be sent (INVALID_ARGUMENT);
+        Raises RequestError from the device, for the deadline, or a payload too large to be sent (INVALID_ARGUMENT);
         UsageError, also in a callback of a future (use `infer_async` there); BadDataError.
         """
         self._completer.refuse_waiting("infer")
@@ -209,16 +208,17 @@ class Client:
         if self._closed:
             raise UnavailableError("client", "it was closed")
 
-    def _send(self, pending: Pending, sends: int) -> None:
+    def _send(self, pending: Pending, sends: int, *, in_turn: bool = False) -> None:
         """Send a request that was sent `sends` times when the caller looked, or leave it for the next connection.
 
-        Whoever comes second (the caller, the timer, a new connection) finds it sent and leaves it.
+        Whoever comes second (the caller, the timer, a new connection) finds it sent. in_turn: by the new connection,
+        which sends what waited for it before anything newer.
         """
         with self._changed:
             if not self._exchange.is_open(pending) or pending.sends != sends:
                 return
             now, message = now_ns(), None
-            if self._connected:
+            if self._connected and (in_turn or sends or not self._catching_up):
                 message = self._sender.message(pending, self._protocol, now)
                 self._exchange.sent(pending, now)
             else:
@@ -240,10 +240,19 @@ class Client:
         with self._changed:
             self._connected = connected
             self._protocol, self._trouble = (detail, "") if connected else (self._protocol, detail)
-            waiting = [(pending, pending.sends) for pending in self._exchange.all_open()] if connected else []
+            self._catching_up = connected
             self._changed.notify_all()
-        for pending, sends in waiting:
-            self._send(pending, sends)
+        tried: set[Pending] = set()
+        while connected and (waiting := self._untried(tried)):
+            for pending in waiting:
+                self._send(pending, pending.sends, in_turn=True)
+            tried.update(waiting)
+
+    def _untried(self, tried: Collection[Pending]) -> list[Pending]:
+        with self._changed:
+            found = [pending for pending in self._exchange.all_open() if pending not in tried]
+            self._catching_up = bool(found)
+        return found
 
     def _on_message(self, message: Message) -> None:
         if self._watch.take(message):
@@ -255,9 +264,8 @@ class Client:
 
     def _read(self, message: Message, pending: Pending) -> Result | RequestError:
         outcome = read_reply(message, pending)
-        if isinstance(outcome, RequestError):
-            with self._changed:
-                self._exchange.counters.errors += 1
+        with self._changed:
+            self._exchange.counters.errors += isinstance(outcome, RequestError)
         return outcome
 
     def _forget(self, pending: Pending) -> None:
@@ -287,14 +295,6 @@ class Client:
         self._changed.wait(None if next_ns is None else max(0, next_ns - now_ns()) / NS_PER_S)
 
     def _too_late(self, pending: Pending) -> RequestError:
-        device = pending.target.device
-        what = f"no answer from {device} within {pending.deadline_ms} ms"
         with self._changed:
             trouble = self._trouble
-        if trouble:
-            why = f"not connected to the broker: {trouble}"
-        elif not pending.sends:
-            why = "never sent: the connection takes no more messages"
-        else:
-            why = f"sent {times(pending.sends)}, {self._watch.describe(device)}"
-        return RequestError(Code.DEADLINE_EXCEEDED, f"{what} ({why})")
+        return RequestError(Code.DEADLINE_EXCEEDED, self._watch.explain(pending, trouble))

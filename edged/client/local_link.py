@@ -70,6 +70,14 @@ class Link:
                     self._watch(session, by_thread=True)
         return waiting.future.result()
 
+    def end(self, session: Session) -> None:
+        """A connection was found to have ended: nobody is to use it any more; with the lock held.
+
+        The thread hears it too, and connects again.
+        """
+        if self.session is session:
+            self.session, self.trouble = None, "the daemon is gone"
+
     def heed(self, deadline_ns: int) -> None:
         """See to it that this deadline is kept; with the lock held. Mostly the thread wakes early enough anyway."""
         if deadline_ns < self._waking_ns:

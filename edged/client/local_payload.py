@@ -15,6 +15,7 @@ import numpy as np
 from edged import codecs
 from edged.client import payloads
 from edged.client.payloads import Array, Inputs
+from edged.errors import BadDataError
 from edged.request import Buffer
 
 _IN_PLACE = ("raw", "npy")
@@ -59,10 +60,20 @@ def lay_out(inputs: Inputs, codec: str | None) -> Payload:
 
 def _made(inputs: Inputs, codec: str) -> Payload:
     if isinstance(inputs, bytes | bytearray | memoryview) and codec in codecs.NAMES:
-        whole: Buffer = memoryview(inputs).cast("B")  # nothing is made, and nothing copied
+        whole: Buffer = _bytes(memoryview(inputs))
     else:
         whole = payloads.encode(inputs, codec).payload
     return Payload(codec, (whole,), len(whole))
+
+
+def _bytes(view: memoryview) -> Buffer:
+    """Return its elements in C order as bytes: the same memory where they lie so, else a copy."""
+    if "O" in view.format:
+        raise BadDataError("input", "a view of objects cannot be sent", "booleans and numbers can")
+    try:
+        return view.cast("B")
+    except TypeError:  # strided, in Fortran order, empty, or of a format that `cast` does not know
+        return view.tobytes()
 
 
 def _size(piece: Buffer | Array) -> int:

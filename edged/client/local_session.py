@@ -56,10 +56,16 @@ class Session:
         self._buffer = bytearray(shm_wire.MAX_REPLY)
 
     def announce(self, told: Announcement, waiting: Waiting) -> bool:
-        """Hand the slot to the daemon; False when the daemon does not read, or is gone. The slot stays taken then."""
+        """Hand the slot to the daemon; False when the daemon does not read. The slot stays taken then.
+
+        Raises ConnectionError when the daemon is gone: it will not hear of this one.
+        """
         self.waiting[told.slot] = waiting
         try:
             self.connection.send(shm_wire.write_request(told), socket.MSG_DONTWAIT)
+        except ConnectionError:
+            del self.waiting[told.slot]
+            raise
         except OSError:
             del self.waiting[told.slot]
             return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -50,15 +52,23 @@ class Slot:
         return self.view((self.nbytes,), np.uint8)
 
     def view(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
-        """Return its beginning as an array. Raises RequestError(INVALID_ARGUMENT) when it is too small for that."""
-        wanted = np.dtype(dtype)
-        count = int(np.prod(shape, dtype=np.int64))
-        return np.frombuffer(self.room(count * wanted.itemsize), wanted, count).reshape(shape)
+        """Return its beginning as an array.
+
+        Raises RequestError(INVALID_ARGUMENT) when it is too small for that, and for what no array in it can be.
+        """
+        wanted, sizes = np.dtype(dtype), tuple(map(operator.index, shape))
+        if wanted.hasobject or not wanted.itemsize or any(size < 0 for size in sizes):
+            raise RequestError(Code.INVALID_ARGUMENT, f"no array of {wanted} and shape {sizes} can be in a slot")
+        room = self.room(math.prod(sizes) * wanted.itemsize)
+        try:
+            return np.ndarray(sizes, wanted, room)
+        except ValueError as error:  # too many dimensions, or one that is too large beside one of 0
+            raise RequestError(Code.INVALID_ARGUMENT, f"shape {sizes}: {error}") from error
 
     def room(self, size: int) -> memoryview:
         """Return its first `size` bytes. Raises as `view`, and UsageError when it was sent or given back."""
         self._refuse_gone()
-        if size > self.nbytes:
+        if not 0 <= size <= self.nbytes:
             what = f"a payload of {size} bytes, a slot has {self.nbytes} (the daemon's local.slot_bytes)"
             raise RequestError(Code.INVALID_ARGUMENT, what)
         return self._session.memory.view(self._number, size)
@@ -71,7 +81,7 @@ class Slot:
         Raises RequestError: INVALID_ARGUMENT for more bytes than it has, UNAVAILABLE when there is no connection any
         more, or the daemon does not read; UsageError. The future ends as that of `LocalProducer.submit`.
         """
-        return self.announce(size, model, codec, asked.deadline(deadline_ms), now_ns())[1].future
+        return self._sent(size, model, codec, deadline_ms)[1].future
 
     def infer(
         self, size: int | None = None, *, model: str | None = None, codec: str = "raw", deadline_ms: int = 1000
@@ -79,12 +89,12 @@ class Slot:
         """`send`, and wait for the answer. Not in the callback of a future (UsageError)."""
         if self._link.here():
             raise UsageError("infer", "it cannot be waited for in the callback of a future", "use send there")
-        return self._link.wait(*self.announce(size, model, codec, asked.deadline(deadline_ms), now_ns()))
+        return self._link.wait(*self._sent(size, model, codec, deadline_ms))
 
     def announce(
         self, size: int | None, model: str | None, codec: str, deadline_ms: int, began_ns: int
-    ) -> tuple[Session, Waiting]:
-        """`send`, of a request that began then, for who waits through the link."""
+    ) -> tuple[Session, Waiting] | None:
+        """`send`, of a request that began then, for who waits through the link; None when the connection has ended."""
         size = self.nbytes if size is None else size
         self.room(size)
         ends_ns = began_ns + deadline_ms * NS_PER_MS
@@ -92,13 +102,32 @@ class Slot:
         waiting = Waiting(told.sequence, codec, deadline_ms, began_ns, ends_ns)
         link = self._link
         with link.changed:
-            if self._session.lost or not self._session.announce(told, waiting):
-                why = link.trouble or "it does not read"
-                raise RequestError(Code.UNAVAILABLE, f"the daemon takes no request: {why}", 0)
+            if not self._announced(told, waiting):
+                return None
             self._held = False
             link.counters["sent"] += 1
             link.heed(waiting.deadline_ns)
         return self._session, waiting
+
+    def _sent(self, size: int | None, model: str | None, codec: str, deadline_ms: int) -> tuple[Session, Waiting]:
+        found = self.announce(size, model, codec, asked.deadline(deadline_ms), now_ns())
+        if found is None:  # what was written is gone with it
+            what = f"the daemon takes no request: {self._link.trouble or 'it came back, with new slots'}"
+            raise RequestError(Code.UNAVAILABLE, what, 0)
+        return found
+
+    def _announced(self, told: Announcement, waiting: Waiting) -> bool:
+        """Hand it to the daemon; False when the connection has ended. With the lock held."""
+        if self._session.lost:
+            return False
+        try:
+            heard = self._session.announce(told, waiting)
+        except ConnectionError:
+            self._link.end(self._session)
+            return False
+        if not heard:
+            raise RequestError(Code.UNAVAILABLE, "the daemon takes no request: it does not read", 0)
+        return True
 
     def give_back(self) -> None:
         """Let others have it; nothing when it was sent or given back already."""

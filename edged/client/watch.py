@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from edged import topics
 from edged.client.connection import Requester
+from edged.client.exchange import Pending
 from edged.client.status import Status, believed, describe, parse_status
+from edged.client.untrusted import times
 from edged.clock import now_ns
 from edged.transports.base import Message, Subscription
 
@@ -62,6 +64,17 @@ class StatusWatch:
         if not self.follows(device):
             return "its state is not followed: name it in Client(devices=[…])"
         return describe(self.known(device), now_ns())
+
+    def explain(self, pending: Pending, trouble: str) -> str:
+        """Say why a request was not answered by its deadline. trouble: with the connection, "" where there is one."""
+        device = pending.target.device
+        if trouble:
+            why = f"not connected to the broker: {trouble}"
+        elif not pending.sends:
+            why = "never sent: the connection takes no more messages"
+        else:
+            why = f"sent {times(pending.sends)}, {self.describe(device)}"
+        return f"no answer from {device} within {pending.deadline_ms} ms ({why})"
 
     def wait(self, device: str, timeout_s: float) -> Status | None:
         """The last status, waiting for the first one at most `timeout_s`."""

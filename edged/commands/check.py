@@ -100,7 +100,7 @@ def _facts(config: Config, findings: Findings) -> dict[str, Any]:
     return {
         "device": config.device,
         "broker": broker,
-        "models": [_model_facts(model, bundles[model.name]) for model in config.models],
+        "models": [_model_facts(model, bundles[model.name], ways[model.name]) for model in config.models],
         "streams": [_stream_facts(stream, config) for stream in config.streams],
         "local": None if config.local is None else {**vars(config.local), "socket": str(config.local.socket)},
     }
@@ -168,11 +168,11 @@ def _check_stream(stream: StreamConfig, config: Config, way: Fit | None, finding
         findings.wrong(f"{where}.reply", exc.message)
 
 
-def _model_facts(model: ModelConfig, loaded: Bundle | None) -> dict[str, Any]:
+def _model_facts(model: ModelConfig, loaded: Bundle | None, way: Fit | None) -> dict[str, Any]:
     return {
         "name": model.name,
         "bundle": str(model.bundle),
-        "content": None if loaded is None else _bundle_facts(loaded),
+        "content": None if loaded is None else _bundle_facts(loaded, way),
         "runtime": model.runtime,
         "delegates": "auto" if model.wanted is None else [_delegate(*one) for one in model.wanted],
         "threads": model.threads,
@@ -184,15 +184,16 @@ def _model_facts(model: ModelConfig, loaded: Bundle | None) -> dict[str, Any]:
     }
 
 
-def _bundle_facts(loaded: Bundle) -> dict[str, Any]:
+def _bundle_facts(loaded: Bundle, way: Fit | None) -> dict[str, Any]:
     manifest = loaded.manifest
+    wire = loaded.signature if way is None else way.signature  # what a requester sends and gets
     return {
         "name": manifest.name,
         "version": manifest.version,
         "model_sha256": loaded.model_sha256,
         "quantize": manifest.quantize,
-        "inputs": [_text.tensor_facts(spec) for spec in manifest.inputs],
-        "outputs": [_text.tensor_facts(spec) for spec in manifest.outputs],
+        "inputs": [_text.tensor_facts(spec) for spec in wire.inputs],
+        "outputs": [_text.tensor_facts(spec) for spec in wire.outputs],
     }
 
 

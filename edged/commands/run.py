@@ -26,8 +26,8 @@ signals:
   SIGTERM, SIGINT  answer what was admitted, publish `stopped`, exit
   SIGHUP           read the configuration again and log what changed
 exit codes:
-  0 stopped in order, 65 a bundle is bad, 69 a runtime is not installed, 70 an inference did not return, 78 the
-  configuration is wrong"""
+  0 stopped in order, 65 a bundle is bad, 69 a runtime is not installed or an address in use, 70 an inference did not
+  return, 78 the configuration is wrong"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

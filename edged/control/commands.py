@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from edged import schema
 from edged.checks import Check, hint, not_empty
 from edged.clock import wall_s
+from edged.control import messages
 from edged.shown import clipped
 
 log = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ def _plain(payload: bytes) -> Any:
     try:
         return json.loads(payload, object_pairs_hook=schema.unique_pairs)
     except (ValueError, RecursionError) as exc:
-        raise RejectedError(f"not JSON: {exc}") from exc
+        raise RejectedError(clipped(f"not JSON: {exc}", _MAX_TEXT)) from exc
 
 
 def _ident(payload: bytes) -> str | None:
@@ -172,7 +173,8 @@ def _ident(payload: bytes) -> str | None:
         ident = _plain(payload)["id"]
     except (RejectedError, LookupError, TypeError):
         return None
-    return clipped(ident, _MAX_TEXT) if isinstance(ident, str) else None
+    # As it came: whoever sent it compares it. JSON escapes what would harm a terminal.
+    return ident[:_MAX_TEXT] if isinstance(ident, str) else None
 
 
 def _order(verb: str, given: Any, *, retained: bool) -> Order:
@@ -181,7 +183,9 @@ def _order(verb: str, given: Any, *, retained: bool) -> Order:
     form = VERBS.get(verb)
     if form is None:
         raise RejectedError(f"no verb {clipped(verb)!r}{hint(verb, VERBS)}; there are {', '.join(VERBS)}")
+    if why := messages.keys_problem(given):
+        raise RejectedError(why)
     order, problems = schema.build(form, given)
     if order is None:
-        raise RejectedError("; ".join(f"{problem.path}: {problem.message}" for problem in problems))
+        raise RejectedError(messages.told(problems))
     return order

@@ -7,14 +7,19 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from edged import schema
 from edged.checks import Check, at_least, at_most, hint
+from edged.control import messages
 from edged.schema import Problem
+from edged.shown import clipped
 
 MAX_REV = 2**53
 MAX_BYTES = 1 << 20
+# With more entries, each is not looked at.
+MAX_MODELS, MAX_URL = 1000, 4096
+MAX_LABEL = 63  # of a name, by DNS
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -24,20 +29,30 @@ def _sha256(text: str) -> str | None:
 
 def _source(text: str) -> str | None:
     """Say what is wrong with an address; the address itself may hold a secret."""
-    if text.startswith("/") and "\0" not in text:
-        return None
+    if len(text) > MAX_URL:
+        return f"must have at most {MAX_URL} characters"
+    if text.startswith("/"):
+        return _path(text)
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
-    except ValueError as exc:
-        return f"is no address: {exc}"
+    except ValueError:  # its text repeats what stands where a port should
+        return "is no address"
     if not text.isascii() or not text.isprintable() or " " in text:
         return "must be plain ASCII without blanks"
     if parts.scheme == "file":
-        return None if not parts.netloc and parts.path.startswith("/") else "must be file:///absolute/path"
+        absolute = not parts.netloc and parts.path.startswith("/")
+        return _path(unquote(parts.path)) if absolute else "must be file:///absolute/path"
     if parts.scheme not in ("http", "https") or not host:
         return "must be http://, https://, file:/// or an absolute path"
+    if not all(0 < len(label) <= MAX_LABEL for label in host.removesuffix(".").split(".")):
+        return f"must have a host whose parts are of 1 to {MAX_LABEL} characters"
     return "must not hold a login" if "@" in parts.netloc else None
+
+
+def _path(text: str) -> str | None:
+    whole = "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+    return None if whole else "must be a path without NUL and lone surrogates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,26 +74,39 @@ class Desired:
 
     def problems(self) -> Iterator[Problem]:
         """Yield models that are named twice."""
-        names = [wish.name for wish in self.models]
-        for place, name in enumerate(names):
-            if name in names[:place]:
-                yield Problem(f"models[{place}].name", f"{name!r} is named twice")
+        seen: set[str] = set()
+        for place, wish in enumerate(self.models):
+            if wish.name in seen:
+                yield Problem(f"models[{place}].name", f"{schema.show(wish.name)} is named twice")
+            seen.add(wish.name)
 
 
 def parse(payload: bytes, known: Collection[str]) -> Desired:
-    """Read the message. known: the configured models. Raises ValueError with every mistake, where and what."""
+    """Read the message. known: the configured models. Raises ValueError with the mistakes, where and what."""
     if len(payload) > MAX_BYTES:
         raise ValueError(f"{len(payload)} bytes, at most {MAX_BYTES}")
     try:
         value = json.loads(payload, object_pairs_hook=schema.unique_pairs)
     except (ValueError, RecursionError) as exc:
-        raise ValueError(f"not JSON: {exc}") from exc
+        raise ValueError(clipped(f"not JSON: {exc}", messages.MAX_TEXT)) from exc
+    _require_measure(value)
     built, problems = schema.build(Desired, value)
     if built is not None:
         problems = list(_unknown(built, known))
     if built is None or problems:
-        raise ValueError("; ".join(f"{problem.path}: {problem.message}" for problem in problems))
+        raise ValueError(messages.told(problems))
     return built
+
+
+def _require_measure(value: object) -> None:
+    """Raise ValueError for what is so large that to look at each mistake in it would take long."""
+    models = value.get("models") if isinstance(value, dict) else None
+    entries = models if isinstance(models, list) else []
+    if len(entries) > MAX_MODELS:
+        raise ValueError(f"models: {len(entries)} entries, at most {MAX_MODELS}")
+    for place, one in (("$", value), *((f"models[{number}]", entry) for number, entry in enumerate(entries))):
+        if why := messages.keys_problem(one):
+            raise ValueError(f"{place}: {why}")
 
 
 def _unknown(desired: Desired, known: Collection[str]) -> Iterator[Problem]:

@@ -12,18 +12,30 @@ if TYPE_CHECKING:
 
 
 class Desk(Inbox):
-    """rooms: what control acts on. The main thread calls `turn`, `stop` and `join`; the network thread the rest."""
+    """rooms: what control acts on. told: it was told something at an earlier start, and reports without a message.
+
+    The main thread calls `turn`, `stop` and `join`; the network thread the rest.
+    """
 
     def __init__(
-        self, device: str, rooms: Callable[[], Rooms], wake: Callable[[], None], *, desired: bool = True
+        self,
+        device: str,
+        rooms: Callable[[], Rooms],
+        wake: Callable[[], None],
+        *,
+        desired: bool = True,
+        told: bool = False,
     ) -> None:
         super().__init__(device, wake, desired=desired)
-        self._rooms = rooms
+        self._rooms, self._told = rooms, told
         self._control: Control | None = None
 
     def turn(self) -> None:
-        """Start control once there is anything for it."""
-        if self._control is None and self.used:
+        """Start control once there is anything for it; have it report models whose state has changed."""
+        if self._control is not None:
+            if self._control.stale:
+                self.news.set()
+        elif self.used or self._told:
             from edged.control.thread import Control  # noqa: PLC0415  # most devices are never told anything
 
             self._control = Control(self._rooms(), self)

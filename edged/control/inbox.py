@@ -14,7 +14,9 @@ from edged import topics
 from edged.transports.base import Message
 
 # Commands, and bytes of one: what is larger is cut, and refused for it.
-MAX_COMMANDS, MAX_COMMAND = 64, (1 << 16) + 1
+MAX_COMMANDS, MAX_COMMAND = 1024, (1 << 16) + 1
+# Of all commands together: each is answered, if only that it is not run, and for that it must be here.
+MAX_BYTES = 4 << 20
 MAX_DESIRED = (1 << 20) + 1
 
 
@@ -38,6 +40,8 @@ class Inbox:
         self._commands_prefix = topics.device(device, "cmd", "")
         self._desired_topic = topics.device(device, "desired", "models") if desired else None
         self._commands: deque[Told] = deque()
+        # Bytes of commands: each end counts what it did itself.
+        self._bytes_in = self._bytes_out = 0
         # The last one counts. Of one place, which both ends change in one step.
         self._desired: deque[bytes] = deque(maxlen=1)
         self.news = threading.Event()
@@ -49,16 +53,21 @@ class Inbox:
         if message.topic == self._desired_topic:
             self._desired.append(bytes(message.payload[:MAX_DESIRED]))
         elif message.topic.startswith(self._commands_prefix):
-            verb = message.topic[len(self._commands_prefix) :]
-            if len(self._commands) >= MAX_COMMANDS:
-                self.dropped += 1
-            else:
-                self._commands.append(Told(verb, bytes(message.payload[:MAX_COMMAND]), message.retain))
+            self._command(message)
         else:
             return False
         self.news.set()
         self.wake()
         return True
+
+    def _command(self, message: Message) -> None:
+        size = min(len(message.payload), MAX_COMMAND)
+        if len(self._commands) >= MAX_COMMANDS or self._bytes_in - self._bytes_out + size > MAX_BYTES:
+            self.dropped += 1
+            return
+        self._bytes_in += size
+        verb = message.topic[len(self._commands_prefix) :]
+        self._commands.append(Told(verb, bytes(message.payload[:MAX_COMMAND]), message.retain))
 
     def on_connection(self) -> None:
         """There is a new connection: what was published may be gone."""
@@ -76,4 +85,8 @@ class Inbox:
 
     def command(self) -> Told | None:
         """Return the next command."""
-        return self._commands.popleft() if self._commands else None
+        if not self._commands:
+            return None
+        told = self._commands.popleft()
+        self._bytes_out += len(told.payload)
+        return told

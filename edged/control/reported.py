@@ -10,6 +10,7 @@ from edged import topics
 from edged.assembly import Parts
 from edged.clock import NS_PER_S, now_ns, wall_s
 from edged.transports.base import Message
+from edged.worker import ModelState
 
 # Between two messages that tell of nothing but progress.
 PROGRESS_NS = NS_PER_S
@@ -42,13 +43,18 @@ class Head:
 
 
 class Reported:
-    """Publishes the rows of one device. One thread."""
+    """Publishes the rows of one device. One thread; any may ask whether it is `stale`."""
 
     def __init__(self, device: str, parts: Parts, send: Callable[[Message], object]) -> None:
         self._topic, self._parts, self._send = topics.device(device, "reported", "models"), parts, send
         self.head = Head()
         self.rows = {name: Row() for name in parts.workers}
-        self._next_progress_ns = 0
+        self._next_progress_ns, self._told = 0, self._states()
+
+    @property
+    def stale(self) -> bool:
+        """Whether a model's state changed since the last message."""
+        return self._states() != self._told
 
     def step(self, name: str, state: str, text: str = "") -> None:
         """Tell of the next step of a model. text: what it is at."""
@@ -75,7 +81,7 @@ class Reported:
 
     def publish(self) -> None:
         """Publish it as it is."""
-        head = self.head
+        head, self._told = self.head, self._states()
         body = {
             "ts": wall_s(), "state": head.state, "rev": head.rev, "error": head.error,
             "models": {name: self._model(name, row) for name, row in self.rows.items()},
@@ -83,11 +89,20 @@ class Reported:
         self._send(Message(self._topic, json.dumps(body).encode(), qos=1, retain=True))
 
     def _model(self, name: str, row: Row) -> dict[str, object]:
-        version = self._parts.workers[name].plan.bundle.manifest.version
+        worker = self._parts.workers[name]
+        state, error, text = row.state, row.error, row.text
+        # What was done is done, and yet the model may not be ready.
+        if state == "READY" and worker.state is ModelState.FAILED:
+            state, error = "FAILED", "; ".join(filter(None, (f"the model failed: {worker.reason}", error)))
+        elif state == "READY" and worker.state is ModelState.STARTING:
+            state, text = "LOADING", worker.reason
         told: dict[str, object] = {
-            "state": row.state, "rev": row.rev, "active": {"version": version, "sha256": row.sha256},
-            "previous": row.previous, "wanted": row.wanted, "error": row.error,
+            "state": state, "rev": row.rev, "previous": row.previous, "wanted": row.wanted, "error": error,
+            "active": {"version": worker.plan.bundle.manifest.version, "sha256": row.sha256},
         }  # fmt: skip
         if row.bytes is not None:
             told["bytes"] = row.bytes
-        return told | {"text": row.text} if row.text else told
+        return told | {"text": text} if text else told
+
+    def _states(self) -> list[ModelState]:
+        return [self._parts.workers[name].state for name in self.rows]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from edged import assembly, topics
 from edged.assembly import Parts
+from edged.clock import NS_PER_S, now_ns
 from edged.config import Config
 from edged.control import desired
 from edged.control.commands import Command, Drain, FailedError, Jobs, Order, RejectedError, Reload, Remeasure, Reset
@@ -29,17 +30,20 @@ from edged.transports.base import Message
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.05
+# After a fault of ours.
+AGAIN_S = 1.0
 
 
 @dataclass(frozen=True)
 class Rooms:
     """What of the daemon control acts on.
 
-    send: a transport's `publish`, for one message. reload: reads the configuration again; returns what changed, raises
-    an EdgedError. wake: there is news for the status. settle: there is memory to give back, at leisure.
+    config: returns the one that holds now. send: a transport's `publish`, for one message. reload: reads the
+    configuration again; returns what changed, raises an EdgedError. wake: there is news for the status. settle: there
+    is memory to give back, at leisure.
     """
 
-    config: Config
+    config: Callable[[], Config]
     parts: Parts
     router: Router
     send: Callable[[Message], object]
@@ -78,6 +82,11 @@ class Control:
         """Counters since start: commands by what became of them, `repeated`; messages of wishes that were rejected."""
         return {**self._jobs.counts, "dropped": self._inbox.dropped, "desired_rejected": self._rejected}
 
+    @property
+    def stale(self) -> bool:
+        """Whether what was last reported of the models no longer holds."""
+        return self._reported is not None and self._reported.stale
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
@@ -85,11 +94,15 @@ class Control:
                     self._inbox.news.wait()
             except Exception:  # top of the thread: the next job must find it alive
                 log.exception("control")
+                self._stopping.wait(AGAIN_S)
         while self._waiting:
             self._jobs.run(self._waiting.popleft(), _too_late)
 
     def _turn(self) -> bool:
         """Do one thing; returns whether there was one."""
+        if self._rooms.parts.deployed.told:
+            # What an earlier start reported is still there, and may be wrong by now.
+            self._updating()
         self._look()
         if self._waiting:
             self._next()
@@ -109,10 +122,9 @@ class Control:
                 self._waiting.append(command)
         if (payload := self._inbox.desired()) is not None:
             self._desire(payload)
-        if self._inbox.reconnected:
-            self._inbox.reconnected = False
-            if self._reported is not None:
-                self._reported.publish()
+        again, self._inbox.reconnected = self._inbox.reconnected, False
+        if self._reported is not None and (again or self._reported.stale):
+            self._reported.publish()
         return not self._stopping.is_set()
 
     def _in_between(self) -> bool:
@@ -148,7 +160,8 @@ class Control:
 
     def _updating(self) -> tuple[Reported, Updates]:
         if self._reported is None or self._updates is None:
-            config, parts = self._rooms.config, self._rooms.parts
+            config, parts = self._rooms.config(), self._rooms.parts
+            parts.deployed.own()
             self._reported = Reported(config.device, parts, self._rooms.send)
             self._updates = Updates(config, parts, self._reported, self._swapper, self._in_between, self._pause)
         return self._reported, self._updates
@@ -157,7 +170,7 @@ class Control:
         rooms = self._rooms
         return Swapper(
             rooms.parts, wanted, rooms.wake,
-            opening_s=rooms.config.selection.candidate_s, answering_s=rooms.config.drain_timeout_s,
+            opening_s=rooms.config().selection.candidate_s, answering_s=lambda: rooms.config().drain_timeout_s,
         )  # fmt: skip
 
     @staticmethod
@@ -170,7 +183,7 @@ class Control:
         # A verb is what a stranger wrote: only what can be one level of a topic is answered on its own.
         level = verb if topics.valid_level(verb) else "unknown"
         self._rooms.send(
-            Message(topics.device(self._rooms.config.device, "event", level), json.dumps(event).encode(), 1)
+            Message(topics.device(self._rooms.config().device, "event", level), json.dumps(event).encode(), 1)
         )
 
     def _work(self, order: Order) -> Mapping[str, object]:
@@ -204,9 +217,10 @@ class Control:
             return {}
         router.drain("the device is drained: an operator took it out of service")
         self._rooms.wake()
-        end_s = time.monotonic() + self._rooms.config.drain_timeout_s
-        while (left := self._unanswered()) and time.monotonic() < end_s and not self._stopping.wait(LOOK_S):
-            pass
+        begun_ns = now_ns()
+        while (left := self._unanswered()) and not self._stopping.wait(LOOK_S):
+            if now_ns() - begun_ns >= self._rooms.config().drain_timeout_s * NS_PER_S:
+                break
         if left:
             raise FailedError(f"{left} requests are still unanswered; no new ones are taken")
         return {}
@@ -221,7 +235,7 @@ class Control:
 
     def _measured(self, name: str) -> Mapping[str, object]:
         """Measure one model afresh, and let what was chosen serve the bundle that it serves now."""
-        config, serving = self._rooms.config, self._rooms.parts.workers[name].plan.bundle
+        config, serving = self._rooms.config(), self._rooms.parts.workers[name].plan.bundle
         model = next(one for one in config.models if one.name == name)
         swapper = self._swapper(lambda: not self._stopping.is_set())
 

@@ -2,7 +2,8 @@
 
 Rules it keeps:
 - The last message counts. It ends what is under way for another wish, or for a model that it no longer names.
-- What serves already is not touched: the same sha256, or the same content, does nothing.
+- What serves already is not touched: the same sha256, or the same content, does nothing. But a model that failed is
+  opened anew.
 - A wish that failed is not tried again until a message with another `rev` asks for it, or the next start.
 """
 
@@ -22,7 +23,7 @@ from edged.config import Config, ModelConfig
 from edged.control.desired import Desired, Wish
 from edged.control.reported import Reported
 from edged.deployed import FILE, Entry, Kept, content_of
-from edged.errors import BadDataError, EdgedError
+from edged.errors import BadDataError, EdgedError, UnavailableError
 from edged.fetch import Order, StoppedError, fetched, shown
 from edged.swap import AbandonedError, Swapper
 from edged.worker import ModelState
@@ -114,19 +115,24 @@ class Updates:
         if self._is_overruled(task):
             what = "the configuration was changed after this was applied"
             raise BadDataError(f"rev {task.rev}", what, "send it with another rev to apply it again")
-        if self._reported.rows[name].sha256 == wish.sha256:
-            return self._remembered(task)
-        self._reported.step(name, "QUEUED")
-        while self._parts.workers[name].state is ModelState.STARTING:
+        same = self._reported.rows[name].sha256 == wish.sha256
+        if not same or self._state(name) is ModelState.STARTING:
+            self._reported.step(name, "QUEUED")
+        while self._state(name) is ModelState.STARTING:
             self._require(task)
             self._pause()
-        return self._swapped(task, self._read(task))
+        if same and self._state(name) is not ModelState.FAILED:
+            return self._remembered(task)
+        return self._swapped(task, self._parts.workers[name].plan.bundle if same else self._read(task))
+
+    def _state(self, name: str) -> ModelState:
+        return self._parts.workers[name].state
 
     def _swapped(self, task: _Task, new: Bundle) -> str:
         name, row = task.wish.name, self._reported.rows[task.wish.name]
         old = self._parts.workers[name].plan.bundle
         told = ""
-        if new.manifest != old.manifest:
+        if new.manifest != old.manifest or self._state(name) is ModelState.FAILED:
             swapper, model = self._swapper(lambda: self._wanted(task)), self._models[name]
 
             def note(step: str, text: str) -> None:
@@ -134,7 +140,8 @@ class Updates:
 
             selection = swapper.choose(new, assembly.wish(model, new, self._config.models), note)
             told = swapper.swap(name, new, selection, note)
-            row.previous = {"version": old.manifest.version, "sha256": row.sha256}
+            if row.sha256 != task.wish.sha256:
+                row.previous = {"version": old.manifest.version, "sha256": row.sha256}
             log.info("model %s: version %d serves, in place of %d", name, new.manifest.version, old.manifest.version)
         row.sha256 = task.wish.sha256
         return "; ".join(filter(None, (told, self._remembered(task, new))))
@@ -142,6 +149,8 @@ class Updates:
     def _read(self, task: _Task) -> Bundle:
         """Return the bundle, fetched and verified, and found to be one that may take the place of what serves."""
         wish = task.wish
+        if why := self._parts.deployed.own():
+            raise UnavailableError(f"rev {task.rev}", why)
         new = self._lying(wish)
         if new is None:
             path = self._fetched(task)

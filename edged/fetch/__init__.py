@@ -5,7 +5,7 @@ Rules it keeps:
   it can be ended at any moment.
 - A file has its final name only once it is whole and is what was asked for. What was got so far is gone on with
   after a failure that may pass.
-- Bytes and time are bounded; of an address nothing is told that may be secret.
+- Bytes, time and the child's memory are bounded; of an address nothing is told that may be secret.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pathlib import Path
 from edged import childprocess
 from edged.clock import NS_PER_S, now_ns
 from edged.errors import UnavailableError
+from edged.limits import resident
+from edged.shown import size
 from edged.wholefile import remove
 
 __all__ = ["Order", "StoppedError", "fetched", "shown"]
@@ -27,6 +29,8 @@ __all__ = ["Order", "StoppedError", "fetched", "shown"]
 # Seconds to the second try, doubled after each one.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 _TICK_S = 0.05
+# Of the child: ten times of what it takes. A server must not fill the memory of the box.
+MOST_MEMORY = 256 << 20
 PART = ".part"
 
 # Told how many bytes are there, and what went wrong last ("" for nothing yet).
@@ -72,7 +76,7 @@ class _Watch:
 
     def __init__(self, order: Order, end_ns: int, wanted: Callable[[], bool], progress: Progress) -> None:
         self._order, self._end_ns, self._wanted, self._progress = order, end_ns, wanted, progress
-        self.broken, self.error = "", ""
+        self.broken, self.error, self.child = "", "", 0
 
     def tick(self) -> bool:
         """Return whether it is over."""
@@ -80,6 +84,9 @@ class _Watch:
             self._progress(self._order.part.stat().st_size, self.error)
         if not self._wanted():
             raise StoppedError
+        if self.child and (held := resident(self.child)) > MOST_MEMORY:
+            self.broken = f"held {size(held)} of memory, at most {size(MOST_MEMORY)}"
+            return True
         self.broken = "was not done in time"
         return now_ns() >= self._end_ns
 
@@ -114,11 +121,17 @@ def _patiently(order: Order, watch: _Watch, end_ns: int) -> Path:
 
 def _asked(order: Order, watch: _Watch) -> dict[str, object]:
     with childprocess.start_answering("edged.fetch", given=order.dump()) as child:
+        watch.child = child.pid
         try:
             return childprocess.guarded_answer(child, watch, "fetching")
         except childprocess.NoAnswerError as exc:
-            late = f": {watch.error}" if watch.error else ""
-            return {"error": f"the process that fetched it {exc}{late}", "again": exc.code is not None}
+            what = f"the process that fetched it {exc}"
+            if exc.code is None:  # the last word of this: what kept it from being done is told
+                return {"error": f"{what}: {watch.error}" if watch.error else what, "again": False}
+            # A signal is no verdict on the bundle; what it ended with by itself would come again.
+            return {"error": what, "again": exc.code < 0}
+        finally:
+            watch.child = 0
 
 
 def _wait(watch: _Watch, seconds: float) -> None:

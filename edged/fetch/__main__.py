@@ -12,6 +12,7 @@ import sys
 from edged import childprocess
 from edged.fetch import Order
 from edged.fetch.sources import FetchError, fetch
+from edged.shown import first_line
 
 # Requests go before it, also where the daemon may not raise its own priority.
 NICE = 10
@@ -26,6 +27,8 @@ def main() -> int:
         answer: dict[str, object] = {"name": fetch(order)}
     except FetchError as exc:
         answer = {"error": str(exc), "again": exc.again}
+    except Exception as exc:  # noqa: BLE001  # top of a process: an address that nobody can follow, in whatever words
+        answer = {"error": f"cannot be fetched: {first_line(exc)}", "again": False}
     sys.stdout.write("\n" + json.dumps(answer) + "\n")
     return 0
 

@@ -6,6 +6,7 @@ import http.client
 import ssl
 import urllib.error
 import urllib.request
+from contextlib import closing
 from typing import IO, Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from edged.fetch.sources import CHUNK, FetchError, Sink
 from edged.shown import clipped
 
 MAX_REDIRECTS = 5
+_MOST_DIGITS = 18
 PARTIAL, NOT_SATISFIABLE, SERVER_ERROR = 206, 416, 500
 # Request Timeout, Too Early, Too Many Requests.
 PASSING = frozenset({408, 425, 429})
@@ -27,12 +29,12 @@ def download(order: Order, sink: Sink) -> str:
             if response.status != PARTIAL:
                 sink.restart()
             told = response.headers.get("Content-Length", "")
-            length = int(told) if told.isascii() and told.isdigit() else None
+            length = int(told) if told.isascii() and told.isdigit() and len(told) <= _MOST_DIGITS else None
             sink.expect(None if length is None else sink.bytes + length)
             _read(response, sink, length)
             kind = response.headers.get_content_type()
     except urllib.error.HTTPError as exc:
-        with exc:
+        with closing(exc):
             if exc.code == NOT_SATISFIABLE and sink.bytes:
                 sink.restart()
                 raise FetchError("the server has less of it than before", again=True) from exc
@@ -78,6 +80,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         if req.type == "https" and urlsplit(newurl).scheme != "https":
             raise FetchError("the server leads from https to http, which is not followed")
+        # The caller would read it to its end, which a server need not have. Of one that is closed it reads nothing.
+        fp.close()
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

@@ -17,13 +17,12 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from pathlib import Path
 
 from edged.clock import NS_PER_S, now_ns
 from edged.config import OutboxConfig
+from edged.outbox.handed import Answer, Mark
 from edged.outbox.journal import Journal
 from edged.request import OnSent
 from edged.transports.base import Message, Transport
@@ -35,7 +34,6 @@ log = logging.getLogger(__name__)
 WINDOW = 10
 WINDOW_BYTES = 64 << 10
 HANDOVER_BYTES = 4 << 20
-_OVERHEAD = 1024  # of one answer in memory, beside its payload
 # As often as ext4 writes its journal anyway: what a power cut may cost. Nothing is synced while the broker answers.
 _SYNC_NS = 5 * NS_PER_S
 _DISK_RETRY_NS = NS_PER_S
@@ -45,24 +43,6 @@ _COUNTERS = (
     "dropped_oldest", "dropped_old", "dropped_damaged", "dropped_handover", "dropped_refused", "dropped_unwritten",
     "torn", "write_errors", "errors",
 )  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Answer:
-    """One answer on its way. number: of its record; below 0 for one that is on no disk."""
-
-    message: Message
-    on_sent: OnSent | None
-    number: int = 0
-
-    @property
-    def cost(self) -> int:
-        return len(self.message.payload) + _OVERHEAD
-
-
-class _Mark(Enum):
-    STOP = "stop"
-    CLOSE = "close"
 
 
 class Outbox:
@@ -76,13 +56,14 @@ class Outbox:
         self._counters = Counters(*_COUNTERS)
         self._journal = Journal(directory, bounds.max_bytes, bounds.max_age_s, self._counters)
         self._directory = directory
-        self._inbox: queue.SimpleQueue[_Answer | _Mark | int] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Answer | Mark | int] = queue.SimpleQueue()
         self._lock, self._held_bytes = threading.Lock(), 0
         self._coming = self._waiting = 0  # answers in the inbox, and beyond it
-        self._held: deque[_Answer] = deque()
+        self._held: deque[Answer] = deque()
         self._inflight: dict[int, int] = {}  # number → payload bytes, oldest first
-        self._refused: _Answer | None = None  # by the transport, for now
-        self._fresh: _Answer | None = None  # the newest on disk, with who waits for its mark
+        self._declined: set[int] = set()  # of those, by the broker
+        self._refused: Answer | None = None  # by the transport, for now
+        self._fresh: Answer | None = None  # the newest on disk, with who waits for its mark
         self._unkept = 0
         self._stopping = self._ending = self._quiet = False
         self._settled = threading.Event()  # after `stop`: nothing waits any more
@@ -100,7 +81,7 @@ class Outbox:
 
         on_sent: as a transport's; not called for an answer that is sent later than the ones after it came.
         """
-        answer = _Answer(message, on_sent)
+        answer = Answer(message, on_sent)
         with self._lock:
             full = self._held_bytes and self._held_bytes + answer.cost > HANDOVER_BYTES
             if full or self._stopping or answer.cost > self._max_bytes:
@@ -118,25 +99,25 @@ class Outbox:
         """
         with self._lock:
             self._stopping = True
-            self._inbox.put(_Mark.STOP)
+            self._inbox.put(Mark.STOP)
         if self._transport.stats().get("connected"):
             self._settled.wait(timeout_s)
         self._quiet = True
 
     def close(self, timeout_s: float) -> None:
         """End the thread; what is not acknowledged stays on disk."""
-        self._inbox.put(_Mark.CLOSE)
+        self._inbox.put(Mark.CLOSE)
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
     def stats(self) -> dict[str, object]:
         """Return the counters since start, what waits now, and `trouble`.
 
-        stored (written to disk), unstored (sent without), finished (acknowledged, or given up and counted by the
-        transport); dropped_oldest (for `max_bytes`), dropped_old (for `max_age_s`), dropped_damaged (unreadable),
-        dropped_handover (more than memory may hold, or larger than the outbox), dropped_refused (no packet of this
-        kind can be sent), dropped_unwritten (in memory at the end); torn (ends of files that were cut off),
-        write_errors, errors. waiting (answers not finished), bytes (on disk).
+        stored (written to disk), unstored (sent without), finished (acknowledged); dropped_oldest (for `max_bytes`),
+        dropped_old (for `max_age_s`), dropped_damaged (unreadable), dropped_handover (more than memory may hold, or
+        larger than the outbox), dropped_refused (no such packet can be sent, or the broker did not take it),
+        dropped_unwritten (in memory at the end); torn (ends of files that were cut off), write_errors, errors. waiting
+        (answers not finished), bytes (on disk).
         """
         return {**self._counters.snapshot(), **self.load(), "trouble": self.trouble}
 
@@ -146,8 +127,8 @@ class Outbox:
             return {"waiting": self._coming + self._waiting, "bytes": self._journal.bytes}
 
     def _run(self) -> None:
-        item: _Answer | _Mark | int | None = None
-        while item is not _Mark.CLOSE:
+        item: Answer | Mark | int | None = None
+        while item is not Mark.CLOSE:
             try:
                 self._step(item)
             except Exception:  # top of the thread: one answer that makes it fail must not end all the others
@@ -171,10 +152,10 @@ class Outbox:
             due.append(self._sync_ns)
         return max(0.0, (min(due) - now_ns()) / NS_PER_S) if due else None
 
-    def _step(self, item: _Answer | _Mark | int | None) -> None:
+    def _step(self, item: Answer | Mark | int | None) -> None:
         if isinstance(item, int):
             self._finish(item)
-        elif isinstance(item, _Answer):
+        elif isinstance(item, Answer):
             self._held.append(item)
         if now_ns() >= self._disk_ns:
             self._store()
@@ -184,19 +165,20 @@ class Outbox:
         if self._journal.unsynced and now_ns() >= self._sync_ns:
             self._journal.sync()
 
-    def _count(self, item: _Answer | _Mark | int | None) -> None:
+    def _count(self, item: Answer | Mark | int | None) -> None:
         on_disk = self._journal.end - self._journal.next
         with self._lock:
-            self._coming -= isinstance(item, _Answer)
+            self._coming -= isinstance(item, Answer)
             self._waiting = on_disk + len(self._held) + len(self._inflight) + (self._refused is not None)
-        self._ending |= item is _Mark.STOP
+        self._ending |= item is Mark.STOP
         if self._ending and not self._waiting:
             self._settled.set()
 
     def _finish(self, number: int) -> None:
         if self._inflight.pop(number, None) is None:
             return
-        self._counters.add("finished")
+        self._counters.add("dropped_refused" if number in self._declined else "finished")
+        self._declined.discard(number)
         self._send_ns, self._send_wait_ns = 0, _SEND_RETRY_NS[0]  # there is room again
         self._forget()
 
@@ -218,21 +200,29 @@ class Outbox:
             self._tell(exc.strerror or str(exc))
         else:
             self._disk_ns = 0
-            self._tell("")
 
     def _open(self) -> None:
         self._journal.open()
+        self._tell("")
         if waiting := self._journal.end - self._journal.low:
             log.info("%s: about %d answers wait there from before", self._directory, waiting)
 
-    def _keep(self, answer: _Answer) -> None:
+    def _keep(self, answer: Answer) -> None:
         if not self._journal.unsynced:
             self._sync_ns = now_ns() + _SYNC_NS
-        answer.number = self._journal.append(answer.message)
+        try:
+            answer.number = self._journal.append(answer.message)
+        except OSError:
+            raise
+        except Exception:  # top of an answer: no record can be made of it, and it must not hold up the others
+            log.exception("the outbox failed on one answer")
+            self._counters.add("errors")
+            return
         self._fresh = answer
         self._counters.add("stored")
+        self._tell("")  # only now: that nothing had to be written says nothing of the disk
 
-    def _release(self) -> _Answer:
+    def _release(self) -> Answer:
         answer = self._held.popleft()
         with self._lock:
             self._held_bytes -= answer.cost
@@ -257,12 +247,12 @@ class Outbox:
             if not self._sent(answer):
                 return
 
-    def _next(self) -> _Answer | None:
+    def _next(self) -> Answer | None:
         """Return the oldest answer that was not sent: on disk, or behind it in memory."""
         found, fresh = self._journal.take(), self._fresh
         if found is not None:
             on_sent = fresh.on_sent if fresh is not None and fresh.number == found.number else None
-            return _Answer(found.message, on_sent, found.number)
+            return Answer(found.message, on_sent, found.number)
         if not self._held:
             return None
         self._unkept += 1
@@ -271,11 +261,18 @@ class Outbox:
         answer.number = -self._unkept
         return answer
 
-    def _sent(self, answer: _Answer) -> bool:
+    def _sent(self, answer: Answer) -> bool:
         """Give one answer to the transport; False when it must wait."""
         number = answer.number
         self._inflight[number] = len(answer.message.payload)
-        if self._transport.publish(answer.message, answer.on_sent, partial(self._inbox.put, number)):
+        try:
+            answer.message.on_refused = partial(self._declined.add, number)
+            if self._transport.publish(answer.message, answer.on_sent, partial(self._inbox.put, number)):
+                return True
+        except Exception:  # top of an answer, as in `_keep`
+            log.exception("the outbox failed on one answer")
+            self._counters.add("errors")
+            del self._inflight[number]
             return True
         del self._inflight[number]
         if why := self._transport.refusal(answer.message):

@@ -24,6 +24,7 @@ MAX_HEAD = 8192  # bytes of a request
 PATIENCE_NS = 5 * NS_PER_S  # for a request to come and its answer to go
 _CHUNK = 65_536
 _WAITING = 128  # connections that the kernel holds until they are accepted
+_PAUSE_NS = NS_PER_S // 2  # after a connection that could not be taken: too many descriptors are open
 
 
 @dataclass(eq=False)
@@ -48,6 +49,7 @@ class Endpoint:
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._wake, self._woken = socket.socketpair()
         self._connections: list[_Connection] = []
+        self._pause_end_ns = 0  # 0: it listens
         self._thread = threading.Thread(target=self._run, name="edged-metrics", daemon=True)
 
     def start(self) -> None:
@@ -67,12 +69,13 @@ class Endpoint:
             ready.register(self._woken, selectors.EVENT_READ)
             ready.register(self._listener, selectors.EVENT_READ)
             while True:
-                events = ready.select(1.0 if self._connections else None)
+                events = ready.select(1.0 if self._connections or self._pause_end_ns else None)
                 if any(key.fileobj is self._woken for key, _ in events):
                     break
                 for key, _ in events:
                     self._turn(ready, key.data)
                 self._drop_late(ready)
+                self._listen_again(ready)
             for connection in list(self._connections):
                 self._close(ready, connection)
 
@@ -87,7 +90,14 @@ class Endpoint:
                 self._close(ready, connection)
 
     def _accept(self, ready: selectors.BaseSelector) -> None:
-        accepted, _ = self._listener.accept()
+        try:
+            accepted, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # it went away
+            return
+        except OSError:  # the connection still waits and would wake the thread at once, again and again
+            ready.unregister(self._listener)
+            self._pause_end_ns = now_ns() + _PAUSE_NS
+            return
         accepted.setblocking(False)  # noqa: FBT003  # the library's
         if len(self._connections) >= PLACES:
             self._close(ready, self._connections[0])
@@ -131,6 +141,11 @@ class Endpoint:
         now = now_ns()
         for connection in [one for one in self._connections if one.end_ns <= now]:
             self._close(ready, connection)
+
+    def _listen_again(self, ready: selectors.BaseSelector) -> None:
+        if self._pause_end_ns and now_ns() >= self._pause_end_ns:
+            self._pause_end_ns = 0
+            ready.register(self._listener, selectors.EVENT_READ)
 
     def _close(self, ready: selectors.BaseSelector, connection: _Connection) -> None:
         self._connections.remove(connection)

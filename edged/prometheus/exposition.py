@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from edged.clock import NS_PER_S
 from edged.latency import Histogram, bucket_low
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Kind = Literal["counter", "gauge", "histogram"]
 
-_NS_PER_S = 1_000_000_000
 # Two bounds in each power of two, from 8 us to 34 s. They are bounds of our own buckets, so that the counts are exact
 # (of values below the bound; a value of exactly so many nanoseconds counts as above), and short as decimals:
 # 1 us * 2^k is 125 * 2^(k+3) ns, and 1.408 us * 2^k is 88 * 2^(k+4) ns.
 _INDICES = sorted([64 * k + 61 for k in range(3, 26)] + [64 * (k + 1) + 24 for k in range(3, 25)])
-_BOUNDS = [f"{bucket_low(index) / _NS_PER_S:.9f}".rstrip("0").rstrip(".") for index in _INDICES]
+_BOUNDS = [f"{bucket_low(index) / NS_PER_S:.9f}".rstrip("0").rstrip(".") for index in _INDICES]
 _ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
@@ -38,7 +38,7 @@ class Exposition:
         lines, count = self._family(name, "histogram", about), found.count
         for bound, below in zip([*_BOUNDS, "+Inf"], [*found.below(_INDICES), count], strict=True):
             lines.append(f"{name}_bucket{self._shown({**labels, 'le': bound})} {below}")
-        lines.append(f"{name}_sum{self._shown(labels)} {_number(found.sum_ns / _NS_PER_S)}")
+        lines.append(f"{name}_sum{self._shown(labels)} {_number(found.sum_ns / NS_PER_S)}")
         lines.append(f"{name}_count{self._shown(labels)} {count}")
 
     def text(self) -> str:

@@ -2,7 +2,7 @@
 
 Rules it keeps:
 - A window holds consecutive samples of one key only. A gap restarts it; where no seq would show whether something is
-  missing, so does a bad sample, and a lost connection unless the broker kept all samples meanwhile.
+  missing, so does a bad sample, a repeated one, and a lost connection unless the broker kept all samples meanwhile.
 - Nothing is dropped without being counted, and nothing a sensor sends makes `on_message` raise.
 - Memory is bounded: `max_keys` windows; the key not heard of for longest makes room for a new one.
 - A consumer can tell answers that come twice: by stream, key and n, and with `store` by the daemon's start (boot).
@@ -46,12 +46,20 @@ class _Key:
     """What is known of one key. windows: the number of its next one.
 
     queued: its sensor sends at QoS 1, so that a broker that keeps the session keeps what comes meanwhile.
+    repeating: since the connection came up it sent nothing but repeats. settled: it has sent something new.
     """
 
-    __slots__ = ("continuity", "queued", "window", "windows")
+    __slots__ = ("continuity", "queued", "repeating", "settled", "window", "windows")
 
     def __init__(self, window: Window, continuity: Continuity, windows: int) -> None:
         self.window, self.continuity, self.windows, self.queued = window, continuity, windows, True
+        self.repeating = self.settled = False
+
+    def restart(self) -> bool:
+        """Begin the window anew; returns whether anything was lost with it."""
+        begun = self.window.begun
+        self.window.restart()
+        return begun
 
 
 class Stream:
@@ -95,9 +103,9 @@ class Stream:
         """Counters since start, and `keys`, how many windows are held now.
 
         samples (used), bad, gaps, missed (samples a gap in seq skipped), duplicates, restarts (new recordings),
-        interrupted (windows begun anew for a lost connection), retained (stale values ignored), windows, answered,
-        failed (error answers), unsent (answers the transport did
-        not take), evicted (keys).
+        interrupted (windows begun anew for a lost connection, or for a sample that the broker sent again), retained
+        (stale values ignored), windows, answered, failed (error answers), unsent (answers the transport did not take),
+        evicted (keys).
         """
         return {**self._counts, "keys": len(self._keys)}
 
@@ -110,6 +118,9 @@ class Stream:
         key = self._key(message.topic)
         if key is None:
             self._bad(None, message.topic, f"the topic has no usable level {self.config.key_level}")
+            return
+        if message.dup and self._columns.seq is None and self._out_of_place(key):
+            self._counts["duplicates"] += 1
             return
         for item in self._decode(message.payload):
             if isinstance(item, Bad):
@@ -127,9 +138,23 @@ class Stream:
         if self._columns.seq is not None:
             return
         for known in self._keys.values():
-            if known.window.begun and not (resumed and known.queued):
-                known.window.restart()
-                self._counts["interrupted"] += 1
+            known.repeating = known.settled = False
+            if not (resumed and known.queued):
+                self._counts["interrupted"] += known.restart()
+
+    def _out_of_place(self, key: str) -> bool:
+        """Begin a window anew for a message without seq that the broker sent before; returns whether to drop it.
+
+        Nobody knows whether it came the first time. On a new connection the repeats of what was not acknowledged come
+        first and in order: they follow each other, and what is new follows them. Later ones may stand anywhere: they
+        are in no window, and no window goes over them.
+        """
+        known = self._keys.get(key)
+        if known is None:
+            return False
+        if known.settled or not known.repeating:
+            self._counts["interrupted"] += known.restart()
+        return known.settled
 
     def _key(self, topic: str) -> str | None:
         level = self.config.key_level
@@ -163,6 +188,7 @@ class Stream:
             known.window.restart()
         self._counts["samples"] += len(samples.rows)
         known.queued = message.qos > 0
+        known.repeating, known.settled = message.dup, known.settled or not message.dup
         for window in known.window.push(samples.rows):
             self._submit(self._request(key, known, window, message.received_ns))
 

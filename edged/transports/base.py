@@ -8,6 +8,7 @@ Rules every transport keeps (tests/contract/test_transports.py runs them on each
 - `on_done()` is called once, when nothing more will be done for an accepted message: written at QoS 0, acknowledged at
   QoS 1, or given up and counted. Not after `stop`.
 - `on_refused()` of a message is called when it was accepted and the broker does not take it: it says so, or hangs up.
+  Before its `on_done`.
 - The payload of an incoming message may be a view of memory that is used again once nobody refers to it: whoever keeps
   it longer than the request lives copies it.
 - `stop` flushes what was accepted, within its bound, then disconnects cleanly (no will).
@@ -30,6 +31,7 @@ class Message:
     """One message. `received_ns`: monotonic ns of its first byte at the socket (0 on outgoing ones).
 
     expiry_s: MQTT 5 Message Expiry Interval, whole seconds. user: MQTT 5 user properties, in order.
+    dup: of an incoming message: the broker sent it before, and does not know whether it arrived then.
     on_refused: see the module's rules.
     """
 
@@ -43,6 +45,7 @@ class Message:
     expiry_s: int | None = None
     user: tuple[tuple[str, str], ...] = ()
     received_ns: int = 0
+    dup: bool = False
     on_refused: OnDone | None = field(default=None, repr=False, compare=False)
 
 

@@ -108,9 +108,10 @@ class DirectClient(StockClient):
             mid = self._mid_generate() if len(self._out_messages) < _MOST_KEPT else 0
             if not mid or not self._ledger.admit(mid, entry):
                 return "dropped_outgoing_full"
+            waits = self._some_wait() or self._inflight_messages >= self._max_inflight_messages > 0
             kept = self._out_messages[mid] = _Kept(message, mid, payload, properties)
-            if self._inflight_messages >= self._max_inflight_messages > 0:
-                kept.state = _QUEUED
+            if waits:
+                kept.state = _QUEUED  # behind the others: none overtakes another
                 return ""
             packet = head(message, mid, properties if self._speaks_5() else b"")
             ns = self._sender.publish(packet, payload, mid, self._sender.session)
@@ -123,6 +124,16 @@ class DirectClient(StockClient):
             self._note_written(ns)
             self._ledger.written_here(entry)
         return ""
+
+    def _some_wait(self) -> bool:
+        """Whether a message of the store is not on its way; with the store's mutex held."""
+        return len(self._out_messages) > self._inflight_messages
+
+    def _handle_connack(self) -> MQTTErrorCode:
+        """Let paho send what waited for a connection, and send what came meanwhile behind it."""
+        rc = super()._handle_connack()
+        with self._out_message_mutex:
+            return rc or self._update_inflight()
 
     def _speaks_5(self) -> bool:
         return self._protocol == _V5
@@ -151,9 +162,10 @@ class DirectClient(StockClient):
 
     def _wake(self) -> None:
         """End the network thread's wait."""
-        if self._sockpairW is not None:
+        waker = self._sockpairW  # the network thread may close it meanwhile
+        if waker is not None:
             with contextlib.suppress(OSError):  # full of wakes, or closed
-                self._sockpairW.send(b"0")
+                waker.send(b"0")
 
     def loop_write(self) -> MQTTErrorCode:
         """Write what waits."""
@@ -167,7 +179,8 @@ class DirectClient(StockClient):
                 elif mark:
                     self._ledger.written(mark, self._sender.last_ns)
         except OSError:
-            return self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
+            rc = self.loop_read()  # what the broker said before it hung up: it may say why, and what it took
+            return rc if self._sock is None else self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         return _SUCCESS
 
     def want_write(self) -> bool:

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.enums import MessageState, MQTTErrorCode
 from paho.mqtt.exception import MalformedPacket
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
@@ -27,6 +27,7 @@ from edged.transports.mqtt_publish import UnwantedError
 from edged.transports.mqtt_receive import MalformedError, Receiver
 
 _PUBLISH, _PUBACK = 0x30, 0x40
+_MOST_PASSED_ON = 66 * 1024  # bytes: a reason in words, the longest there may be, and room
 _READS = 16  # in a row, before what waits to be written has its turn
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _SUCCESS = MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -172,16 +173,19 @@ class FastClient(DirectClient):
         data = self._receiver.buffer.data
         mid, refused = data[at] << 8 | data[at + 1], data[at + 2] if end - at > 2 else 0  # noqa: PLR2004 (a reason follows)
         with self._out_message_mutex:
-            if self._out_messages.pop(mid, None) is None:
+            acknowledged = self._out_messages.pop(mid, None)
+            if acknowledged is None:
                 return _SUCCESS
-            self._inflight_messages -= 1
+            self._inflight_messages -= acknowledged.state == MessageState.MQTT_MS_WAIT_FOR_PUBACK
+            # At once: a free place is for the oldest that waits, not for who publishes next.
+            rc = self._update_inflight() if self._some_wait() else _SUCCESS
         self.finished(mid, 0, _reason(refused) if refused >= 0x80 else None)  # noqa: PLR2004 (from here on failures)
-        with self._out_message_mutex:
-            more = len(self._out_messages) > self._inflight_messages
-            return self._update_inflight() if more else _SUCCESS
+        return rc
 
     def _pass_on(self, command: int, at: int, end: int) -> MQTTErrorCode:
-        """Let paho handle a packet, and answer in order."""
+        """Let paho handle a packet, and answer in order. For properties it takes a time that grows as their square."""
+        if command & 0xF0 != _PUBLISH and end - at > _MOST_PASSED_ON:
+            raise MalformedError("a packet larger than anything that a broker has to say")
         self._acknowledge()
         packet = bytearray(self._receiver.buffer.part(at, end))
         self._in_packet = {

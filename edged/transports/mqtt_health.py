@@ -14,8 +14,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 from edged.clock import NS_PER_S, now_ns
 from edged.transports import mqtt_reasons
 from edged.transports.counters import Counters
-from edged.transports.mqtt_ledger import LARGE, Entry, Ledger
-from edged.transports.mqtt_session import Backoff, SizeLimit
+from edged.transports.mqtt_ledger import Entry, Ledger
+from edged.transports.mqtt_session import DEATHS, Backoff, SizeLimit
 from edged.transports.mqtt_settings import MqttSettings
 from edged.transports.mqtt_stock import StockClient
 
@@ -30,6 +30,7 @@ class Health:
         self._where, self._client_id = f"{settings.host}:{settings.port}", client_id
         self._client, self._ledger, self._counters = client, ledger, counters
         self.backoff, self._limit = Backoff(settings), SizeLimit()
+        self._end = 0  # why the connection ended, where that may tell something of a message
         self._refused_filters: dict[str, str] = {}
         self._tell_ns = 0
 
@@ -55,6 +56,8 @@ class Health:
 
     def disconnected(self, flags: DisconnectFlags, reason: ReasonCode) -> None:
         """Note how a connection ended."""
+        telling = mqtt_reasons.TOO_LARGE if flags.is_disconnect_packet_from_server else mqtt_reasons.LOST
+        self._end = telling if reason.value == telling else 0
         if flags.is_disconnect_packet_from_server and reason.value == mqtt_reasons.TAKEN_OVER:
             self._counters.add("taken_over")
             self.backoff.taken_over()
@@ -64,19 +67,31 @@ class Health:
 
         Over one message the broker may close every connection: then it is given up.
         """
+        if self.backoff.away:
+            self._limit.acquit()  # of a broker that goes away connections end by themselves
         self.backoff.lived(lifetime_ns)
-        limit = self._limit.ended(self._ledger.suspect(), lifetime_ns, now_ns())
+        limit = self._learn(lifetime_ns)
         if limit:
             self._purge(limit, "dropped_poison")
-        if limit >= LARGE:
-            self.backoff.reset()
-        elif self.backoff.contested:
+        if self.backoff.contested:
             self._counters.add("cut_short")
             return f" ({mqtt_reasons.contested(self._client_id, told=self.backoff.told)})"
         return ""
 
+    def _learn(self, lifetime_ns: int) -> int:
+        """Return the limit to which waiting messages must be held now; 0 when nothing was learnt."""
+        end, self._end = self._end, 0
+        if end == mqtt_reasons.TOO_LARGE and (size := self._ledger.largest()):
+            self.backoff.explained(1)
+            return self._limit.exceeded(size, now_ns())
+        limit = self._limit.died(self._ledger.suspect() if end == mqtt_reasons.LOST else None, lifetime_ns, now_ns())
+        if limit:
+            self.backoff.explained(DEATHS)
+        return limit
+
     def subscribed(self, filters: Iterable[str], reasons: Iterable[ReasonCode]) -> None:
         """Note the broker's answers to the subscriptions."""
+        self._ledger.answered()
         for reason, wanted in zip(reasons, filters, strict=False):
             self._refused_filters.pop(wanted, None)
             if reason.is_failure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from edged.clock import NS_PER_S, now_ns
 from edged.request import OnSent
@@ -18,11 +19,12 @@ from edged.transports.counters import Counters
 LARGE = 16 * 1024  # bytes: no broker is set to take less than this
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Entry:
     """One accepted message: its size on the wire, its QoS, who wants to know that it was sent, and that it is done.
 
     on_refused: who wants to know that the broker takes no message of this size.
+    turn: the place among all writes of messages, 0 before the first; written again, it has a new one.
     """
 
     size: int
@@ -31,7 +33,19 @@ class Entry:
     on_done: OnDone | None = None
     on_refused: OnDone | None = None
     topic: str = ""
+    turn: int = 0
     written_ns: int = 0  # set by a publishing thread that wrote it, before the acknowledgement can be looked at
+
+
+class Suspect(NamedTuple):
+    """A message that a connection may have died of. who: the same in another connection means the same message.
+
+    whole: all of it was written.
+    """
+
+    size: int
+    who: object
+    whole: bool
 
 
 @dataclass(slots=True)
@@ -53,14 +67,21 @@ class Ledger:
         self._entries: dict[int, Entry] = {}
         self._early: dict[int, _Early] = {}
         self._bytes = self._messages = 0
-        self._acknowledged = 0  # bytes of the largest message that the broker acknowledged on this connection
-        self._written, self._written_ns = 0, 0  # bytes of the largest one written lately, and when
+        self._turns = self._begun = 0  # writes of messages in all, and before this connection
+        self._taken = 0  # the latest of them that the broker acknowledged
+        self._answered = False  # the broker answered anything on this connection
+        self._lately: Entry | None = None  # the largest large one at QoS 0 that was written within a second …
+        self._lately_ns = 0  # … when
 
     def begin(self) -> int:
         """Begin a new connection; returns how many messages at QoS 0 the one before took with it, unwritten."""
         with self._lock:
-            self._acknowledged = self._written = 0
+            self._begun, self._answered, self._lately = self._turns, False, None
         return self._lose_unacknowledged()
+
+    def answered(self) -> None:
+        """Note that the broker answered something else than a message on this connection."""
+        self._answered = True
 
     def reserve(self, size: int) -> bool:
         """Take room for one message; False when the bound is reached."""
@@ -181,29 +202,40 @@ class Ledger:
     def finished(self, entry: Entry, *, refused: bool = False) -> None:
         """Tell who wants to know that nothing more will be done for a message; refused: the broker did not take it."""
         on_done, entry.on_done = entry.on_done, None
-        if on_done is not None:
-            self._counters.guard(on_done)
         if refused and entry.on_refused is not None:
             self._counters.guard(entry.on_refused)
+        if on_done is not None:
+            self._counters.guard(on_done)
 
     def largest_unacknowledged(self) -> int:
         """Return the size in bytes of the largest QoS 1 message that waits; 0 when none does."""
         with self._lock:
             return max((entry.size for entry in self._entries.values() if entry.qos), default=0)
 
-    def suspect(self) -> int:
-        """Return the size in bytes of the message that the connection which ends now may have died of; 0 when none.
+    def suspect(self) -> Suspect | None:
+        """Return the message that the connection which ends now may have died of; None when none can be named.
 
-        A large one: the largest of those that wait, and of those written in the last second; none when the broker has
-        acknowledged one as large. Else the largest that waits for its acknowledgement, when not one has come at all.
+        The first that has no acknowledgement, of those on which the broker owes one: it took what came before, and
+        nothing from there on. At QoS 0 the largest written in the last second, as long as nothing after it was
+        acknowledged. Only a large one, and only of a broker that answered anything: another may be dead for any reason.
         """
         with self._lock:
-            waiting = max((entry.size for entry in self._entries.values()), default=0)
-            lately = self._written if now_ns() - self._written_ns < NS_PER_S else 0
-            largest, acknowledged = max(waiting, lately), self._acknowledged
-        if largest >= LARGE:
-            return largest if largest > acknowledged else 0
-        return 0 if acknowledged else self.largest_unacknowledged()
+            first = next((entry for entry in self._entries.values() if entry.qos), None)
+            lately = self._written_lately()
+            whole = first is not None and first.turn > self._begun
+            if lately is not None and lately.turn > self._taken and not (first and whole and first.turn < lately.turn):
+                found = Suspect(lately.size, (lately.topic, lately.size), whole=True)
+            elif first is not None and not (whole and first.turn < self._taken):
+                found = Suspect(first.size, first, whole=whole)
+            else:
+                return None
+            return found if self._answered and found.size >= LARGE else None
+
+    def largest(self) -> int:
+        """Return the size in bytes of the largest message that waits, or was written at QoS 0 in the last second."""
+        with self._lock:
+            lately = self._written_lately()
+            return max((entry.size for entry in (*self._entries.values(), lately) if entry is not None), default=0)
 
     def wait_empty(self, timeout_s: float) -> bool:
         """Wait until everything accepted is done; False at the timeout."""
@@ -216,12 +248,19 @@ class Ledger:
         with self._lock:
             return self._bytes, self._messages
 
+    def _written_lately(self) -> Entry | None:
+        return self._lately if now_ns() - self._lately_ns < NS_PER_S else None
+
     def _note(self, entry: Entry, ns: int, *, done: bool) -> None:
-        size = entry.size
-        if size >= self._written or ns - self._written_ns >= NS_PER_S:
-            self._written, self._written_ns = size, ns
-        if done and entry.qos and size > self._acknowledged:
-            self._acknowledged = size
+        if entry.turn <= self._begun or not done:
+            self._turns += 1
+            entry.turn = self._turns
+        if entry.qos and done:
+            self._answered, self._taken = True, max(self._taken, entry.turn)
+        elif entry.qos == 0 and entry.size >= LARGE:
+            lately = self._lately
+            if lately is None or entry.size >= lately.size or ns - self._lately_ns >= NS_PER_S:
+                self._lately, self._lately_ns = entry, ns
 
     def _free(self, size: int) -> None:
         self._bytes -= size

@@ -17,8 +17,8 @@ from edged.transports.mqtt_stock import StockClient
 _WRITTEN_FOR = frozenset({"2.2.0"})
 # What `mqtt_fast` and `mqtt_direct` call or replace.
 _HOOKS = (
-    "_call_socket_open", "_do_on_disconnect", "_loop_rc_handle", "_mid_generate", "_packet_handle", "_packet_queue",
-    "_send_pubrec", "_sock_close", "_update_inflight",
+    "_call_socket_open", "_do_on_disconnect", "_handle_connack", "_loop_rc_handle", "_mid_generate", "_packet_handle",
+    "_packet_queue", "_send_pubrec", "_sock_close", "_update_inflight",
 )  # fmt: skip
 
 

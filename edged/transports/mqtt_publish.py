@@ -39,7 +39,7 @@ def read(buffer: Buffer, command: int, at: int, end: int, *, v5: bool) -> tuple[
         raise MalformedError("a PUBLISH without a topic, without its packet id, or at QoS 3")
     mid = data[topic_end] << 8 | data[topic_end + 1] if qos else 0
     try:
-        message = Message(data[topic_at:topic_end].decode(), b"", qos, bool(command & 1))
+        message = Message(data[topic_at:topic_end].decode(), b"", qos, bool(command & 1), dup=bool(command & 8))
     except UnicodeDecodeError as error:
         raise UnwantedError(mid, "dropped_bad_topic") from error
     if v5:

@@ -11,6 +11,8 @@ from edged.transports.base import Denied
 
 UNSUPPORTED_VERSION = 132
 TAKEN_OVER = 142
+TOO_LARGE = 149
+LOST = 128  # paho's word for a connection that ended without one
 _NOT_ALLOWED = frozenset({134, 135, 138})  # bad user name or password, not authorized, banned
 # What a port that speaks no TLS makes of OpenSSL's first bytes.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"})

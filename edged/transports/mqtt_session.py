@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from edged.clock import NS_PER_S
-from edged.transports.mqtt_ledger import LARGE
+from edged.transports.mqtt_ledger import LARGE, Suspect
 from edged.transports.mqtt_settings import MqttSettings
 
 V5, V3 = "5", "3.1.1"
@@ -13,8 +13,9 @@ _EARLY_CLOSES = 3
 _EARLY_CLOSES_OF_A_V5_BROKER = 10
 _STABLE_S = 10
 _SHORT_LIVES = 3
-_DEATHS = 3  # connections in a row that died of a message
-_DEADLY_S = 3  # within which a broker hangs up over what it does not take
+DEATHS = 3  # connections in a row that died of a message
+# Within which a broker hangs up over what it does not take; it does so when it has read the size in front.
+_DEADLY_S, _AT_ONCE_S = 3, 1
 _LEARNT_S = 300
 
 
@@ -88,6 +89,7 @@ class Backoff:
         self._failures = 0
         self._short_lives = 0
         self._told = False
+        self.away = False  # there was nothing to connect to since the last connection
 
     def delay_s(self) -> float:
         """Return the time to wait before the next attempt: between half and all of min * 2**n, of 4**n if contested."""
@@ -97,6 +99,7 @@ class Backoff:
 
     def lived(self, lifetime_ns: int) -> None:
         """Note how long an accepted connection lasted."""
+        self.away = False
         if lifetime_ns >= self.stable_ns:
             self.reset()
         else:
@@ -104,6 +107,7 @@ class Backoff:
 
     def unreached(self) -> None:
         """Note that there was nothing to connect to: then it was the broker that cut the connections before."""
+        self.away = True
         if not self._told:
             self._short_lives = 0
 
@@ -111,8 +115,14 @@ class Backoff:
         """Note that the broker said so: another client came with the same id."""
         self._told = True
 
+    def explained(self, short_lives: int) -> None:
+        """Note that something else than another client has ended as many; without other signs of one, begin anew."""
+        self._short_lives = max(0, self._short_lives - short_lives)
+        if not self.contested:
+            self.reset()
+
     def reset(self) -> None:
-        """Begin anew: all is well, or the trouble is found."""
+        """Begin anew: all is well."""
         self._failures = self._short_lives = 0
         self._told = False
 
@@ -139,29 +149,38 @@ class SizeLimit:
     """The largest packet that the broker takes, in bytes: as it says in CONNACK, or as its closing connections teaches.
 
     MQTT 3.1.1 has no word for it: the broker hangs up over a packet too large for it, and would get it again for ever.
+    It hangs up at once, and is there again at once. So it is believed after three connections in a row that died over
+    the same message, each within three seconds, or within one where the message was not even written.
     """
 
     def __init__(self) -> None:
         self.told = 0
         self._learnt = self._until_ns = 0
-        self._suspects: list[int] = []
+        self._who: object = None
+        self._deaths = 0
 
-    def ended(self, suspect: int, lifetime_ns: int, now: int) -> int:
-        """Note an accepted connection that ended, and the size of the message it may have died of (0: none).
+    def died(self, suspect: Suspect | None, lifetime_ns: int, now: int) -> int:
+        """Note an accepted connection that ended without a word, and the message that it may have died of.
 
         Returns the limit to which waiting messages must be held now; 0 when nothing was learnt.
         """
-        if not suspect or lifetime_ns >= _DEADLY_S * NS_PER_S:
-            self._suspects.clear()
+        if suspect is None or lifetime_ns >= (_DEADLY_S if suspect.whole else _AT_ONCE_S) * NS_PER_S:
+            self.acquit()
             return 0
-        self._suspects.append(suspect)
-        if len(self._suspects) < _DEATHS:
-            return 0
-        limit = min(self._suspects) - 1
-        self._suspects.clear()
-        if limit >= LARGE:
-            self._learnt, self._until_ns = limit, now + _LEARNT_S * NS_PER_S
-        return limit
+        self._deaths = self._deaths + 1 if suspect.who == self._who else 1
+        self._who = suspect.who
+        return self.exceeded(suspect.size, now) if self._deaths >= DEATHS else 0
+
+    def exceeded(self, size: int, now: int) -> int:
+        """Note that the broker does not take a packet of this size; returns the limit."""
+        self.acquit()
+        if size > LARGE:
+            self._learnt, self._until_ns = size - 1, now + _LEARNT_S * NS_PER_S
+        return size - 1
+
+    def acquit(self) -> None:
+        """Forget who was suspected: something else ends connections."""
+        self._who, self._deaths = None, 0
 
     def current(self, now: int) -> int:
         """Return the limit; 0 when none is known. What was learnt is believed for a while only."""

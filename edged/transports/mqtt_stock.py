@@ -123,7 +123,9 @@ class StockClient(Client):
             self.dropped("dropped_properties")
             return
         try:
-            message = Message(raw.topic, raw.payload, raw.qos, raw.retain, received_ns=self.first_byte_ns())
+            message = Message(
+                raw.topic, raw.payload, raw.qos, raw.retain, received_ns=self.first_byte_ns(), dup=raw.dup
+            )
         except UnicodeDecodeError:
             self.dropped("dropped_bad_topic")
             return

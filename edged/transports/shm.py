@@ -6,9 +6,9 @@ slot. Its payload is a view of the slot: the one copy is that into the tensor. T
 written by whoever publishes it.
 
 What a producer may do wrong: a message that breaks the rules of `shm_wire` or names a slot that is not the producer's
-ends that connection, with the reason. One that dies leaves requests that are answered into nothing. One that does not
-read keeps its own slots busy, nothing else. One that writes into a slot while it is read spoils its own answer: tensors
-are checked where they were copied to, and what other codecs parse is copied first.
+ends that connection, with the reason. One that dies leaves requests that are answered into nothing, at once. One that
+does not read keeps its own slots busy, nothing else. One that writes into a slot while it is read spoils its own
+answer: tensors are checked where they were copied to, and what other codecs parse is copied first.
 
 Threads: one that serves all producers, and one that waits for new ones and makes their memory, which takes a while.
 """
@@ -21,7 +21,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from edged import topics
@@ -50,13 +50,19 @@ _LOG_EVERY_NS = 60 * NS_PER_S
 
 
 class ShmTransport:
-    """The way in and out for producers on the box. `device`: whose requests they are."""
+    """The way in and out for producers on the box. `device`: whose requests they are.
+
+    on_gone: called with a producer's reply topics when it is gone, on the thread that serves all of them. What it had
+    asked is best answered then: until that its memory stays, and takes the room of another producer.
+    """
 
     name: ClassVar[str] = "shm"
 
-    def __init__(self, config: LocalConfig, device: str) -> None:
+    def __init__(
+        self, config: LocalConfig, device: str, on_gone: Callable[[Sequence[str]], None] | None = None
+    ) -> None:
         refuse_unsupported()
-        self._config = config
+        self._config, self._on_gone = config, on_gone
         self._prefix = topics.device(device, "req", "")
         self._counters = Counters(*_COUNTERS)
         self._expected: dict[str, tuple[Peer, int]] = {}  # by reply topic: whose slot it stands for
@@ -229,8 +235,8 @@ class ShmTransport:
             return
         self._counters.add("disconnects")
         self._lose(peer.close(reason))
-        if self._door is not None:
-            self._door.room()
+        if self._on_gone is not None:
+            self._counters.guard(self._on_gone, peer.reply_topics)
 
     def _dismiss(self, peer: Peer, reason: str) -> None:
         self._counters.add("dismissed_producers")

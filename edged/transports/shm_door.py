@@ -8,7 +8,9 @@ import os
 import select
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from edged.config_device import LocalConfig
 from edged.transports import shm_memory, shm_socket, shm_wire
@@ -24,7 +26,8 @@ _PAUSE_S = 0.5  # after a connection that could not be taken: too many descripto
 class Door:
     """Listens from the moment it is made; `enter` is called with each new producer, on the thread of the door.
 
-    Raises as `shm_socket.listen`. Every one who entered leaves `room` when gone.
+    Raises as `shm_socket.listen`. A producer takes room until its memory is gone, which may be later than itself: so
+    the memory of all together has a bound.
     """
 
     def __init__(
@@ -34,8 +37,8 @@ class Door:
         self._shape = Hello(config.slots, config.slot_bytes)
         self._listener = shm_socket.listen(config.socket, config.group)
         self._inode = config.socket.lstat().st_ino
-        self._left = config.max_producers
-        self._lock = threading.Lock()
+        # A room each; one step adds and one takes away, since a memory may go on any thread, at any moment.
+        self._rooms = deque(range(config.max_producers))
         self._served = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="edged-door", daemon=True)
@@ -52,11 +55,6 @@ class Door:
         self._listener.shutdown(socket.SHUT_RDWR)  # which ends its `accept`
         self._thread.join()
         self._listener.close()
-
-    def room(self) -> None:
-        """A producer is gone: another one may come in its place."""
-        with self._lock:
-            self._left += 1
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -76,32 +74,32 @@ class Door:
                 self._refuse(connection, "a fault in the daemon")
 
     def _admit(self, connection: socket.socket) -> None:
-        if not self._take_room():
+        try:
+            room = self._rooms.popleft()
+        except IndexError:
             self._refuse(connection, f"{self._config.max_producers} producers are connected (local.max_producers)")
             return
-        with contextlib.ExitStack() as undo:
-            undo.callback(self.room)
-            self._enter(self._welcome(connection))
-            undo.pop_all()
-        self._counters.add("connects")
-
-    def _welcome(self, connection: socket.socket) -> Peer:
-        fd = shm_memory.create(self._shape)
+        fd, memory = self._memory(room)
         try:
-            # Its pages are there already, and the few faults that map them are cheap; 10 ms here would be felt.
-            memory = SlotMemory(fd, self._shape, populate=False)
             peer = Peer(self._served, connection, memory, self._poller)
             self._served += 1
             socket.send_fds(connection, [shm_wire.write_hello(self._shape)], [fd])
         finally:
             os.close(fd)
-        return peer
+        self._enter(peer)
+        self._counters.add("connects")
 
-    def _take_room(self) -> bool:
-        with self._lock:
-            free = self._left > 0
-            self._left -= free
-        return free
+    def _memory(self, room: int) -> tuple[int, SlotMemory]:
+        """Return the descriptor of new memory, and the memory, which gives the room back when it goes."""
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._rooms.append, room)
+            fd = shm_memory.create(self._shape)
+            undo.callback(os.close, fd)
+            # Its pages are there already, and the few faults that map them are cheap; 10 ms here would be felt.
+            memory = SlotMemory(fd, self._shape, populate=False)
+            memory.when_gone(partial(self._rooms.append, room))
+            undo.pop_all()
+        return fd, memory
 
     def _refuse(self, connection: socket.socket, reason: str) -> None:
         self._counters.add("refused_producers")

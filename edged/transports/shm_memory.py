@@ -13,6 +13,8 @@ import fcntl
 import mmap
 import os
 import socket
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 from edged.errors import UnavailableError
@@ -64,6 +66,10 @@ class SlotMemory:
         """Return the first `length` bytes of a slot, writable; its start is aligned to a page."""
         start = slot * self._stride
         return self._whole[start : start + length]
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once the mapping is gone, on the thread that lets go of its last view: it must not wait."""
+        weakref.finalize(self._whole.obj, tell).atexit = False
 
 
 def size(shape: Hello) -> int:

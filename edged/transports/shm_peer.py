@@ -62,6 +62,7 @@ class Peer:
         self._owned: dict[int, int] = {}  # the daemon's slots, with the sequence number of their requests
         self._unsent: deque[Outgoing] = deque()
         self.closed = False
+        self._gone = False  # the other end is; the serving thread comes to it
 
     @property
     def owned(self) -> int:
@@ -98,7 +99,7 @@ class Peer:
     def send(self, reply: Outgoing) -> Sent:
         """Write a reply, or keep it until the producer reads. Never blocks."""
         with self._lock:
-            if self.closed:
+            if self.closed or self._gone:
                 return Sent.GONE
             sent = Sent.WAITING if self._unsent else self._write(reply)
             if sent is Sent.WAITING:
@@ -107,19 +108,19 @@ class Peer:
             return sent
 
     def flush(self) -> list[Outgoing]:
-        """Write what waits; returns what is written now."""
+        """Write what waits; returns what is written now. What a producer that is gone leaves unread is `close`'s."""
         written = []
         with self._lock:
-            while self._unsent and not self.closed and self._write(self._unsent[0]) is Sent.WRITTEN:
+            while self.waiting and not self.closed and self._write(self._unsent[0]) is Sent.WRITTEN:
                 written.append(self._unsent.popleft())
-            if not self._unsent and not self.closed:
+            if not self.waiting and not self.closed:
                 self._poller.modify(self.fd, _READ)
         return written
 
     @property
     def waiting(self) -> int:
-        """How many replies wait for the producer to read."""
-        return len(self._unsent)
+        """How many replies wait for the producer to read; none when it is gone."""
+        return 0 if self._gone else len(self._unsent)
 
     def close(self, reason: str = "") -> list[Outgoing]:
         """End the connection; returns the replies that were not written. What is still in work keeps the memory."""
@@ -140,7 +141,10 @@ class Peer:
         except BlockingIOError:
             self._owned[reply.slot] = sequence
             return Sent.WAITING
-        except OSError:  # gone, which the serving thread hears too
+        except OSError:
+            self._gone = True
+            with contextlib.suppress(OSError):  # so that the serving thread hears of it whatever the error was
+                self.connection.shutdown(socket.SHUT_RDWR)
             return Sent.GONE
         return Sent.WRITTEN
 

@@ -46,6 +46,7 @@ def listen(path: Path, group: str | None) -> socket.socket:
             with _locked(path.parent):
                 _clear(path)
                 made.bind(os.fspath(path))
+                undo.callback(remove, path, path.lstat().st_ino)
                 if group is not None:
                     os.chown(path, -1, grp.getgrnam(group).gr_gid)
                     path.chmod(_GROUP)

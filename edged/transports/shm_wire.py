@@ -24,7 +24,6 @@ VERSION = 1
 INLINE = 4096
 MAX_REQUEST = 1024
 MAX_REPLY = 48 * 1024  # fits every socket buffer; what is beside an inline payload takes most of it
-MAX_TEXT = 0xFFFF
 
 _MAGIC = b"edgd"
 _HELLO = struct.Struct("<B4sHIQ")  # kind, magic, version, slots, bytes of one
@@ -124,7 +123,7 @@ def read_request(data: Buffer) -> Announcement:
 
 
 def write_reply(head: ReplyHead) -> bytes:
-    """Return the message but for its payload. The caller sees to it that the texts are at most `MAX_TEXT` bytes."""
+    """Return the message but for its payload. The caller sees to it that it fits `MAX_REPLY`, as the texts do then."""
     content_type, meta = head.content_type.encode(), head.meta.encode()
     packed = _REPLY.pack(
         Kind.REPLY, head.error, head.in_slot, len(content_type), len(meta), head.slot, head.sequence, head.size

@@ -16,7 +16,8 @@ import sys
 import timeit
 from collections.abc import Callable
 
-from edged.latency import Histogram, StageLatency, summary
+from edged.figures import StageLatency
+from edged.latency import Histogram, summary
 from edged.request import Request
 
 RECORD_LIMIT_NS = 1_000

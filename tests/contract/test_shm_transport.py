@@ -306,6 +306,38 @@ def test_a_producer_that_dies_leaves_nothing(box: Box) -> None:
     eventually(lambda: mapped() == before, "the memory is gone")
 
 
+def test_memory_in_use_takes_room_when_its_producer_is_gone(box: Box, path: Path) -> None:
+    """Who asks, hangs up and comes again does not get more than is agreed; what nobody reads any more is room again."""
+    for slot in range(2):
+        with RawProducer(path) as producer:
+            producer.send(slot, b"x" * 1000)
+            box.wait(slot + 1)
+    eventually(lambda: box.stat("producers") == 0, "both are gone")
+    with RawProducer(path) as third:
+        assert (third.memory, third.welcome[1:]) == (None, b"2 producers are connected (local.max_producers)")
+    assert box.answer(0)
+    box.messages.clear()  # the second's request is still to be answered, which keeps its memory
+    gc.collect()
+    with RawProducer(path) as third:
+        third.send(0, b"x")
+        box.wait(1)
+        with RawProducer(path) as fourth:
+            assert fourth.memory is None
+
+
+def test_whose_producer_is_gone_is_told(path: Path) -> None:
+    """All reply topics that stand for its slots, once, so that what it asked can be given up."""
+    gone: list[list[str]] = []
+    box = Box(path).start()
+    box.transport._on_gone = lambda topics: gone.append(list(topics))
+    with RawProducer(path) as producer:
+        producer.send(1, b"x")
+        topic = box.wait(1)[0].response_topic
+    eventually(lambda: gone, "it is told")
+    assert (len(gone), len(gone[0]), gone[0][1]) == (1, 3, topic)
+    box.transport.stop()
+
+
 def test_no_memory_is_a_refusal_in_words(path: Path) -> None:
     """64 TiB: the daemon does not even ask for them, which would be the end of others; it goes on."""
     box = Box(path, slots=64, slot_bytes=1 << 40).start()
@@ -313,6 +345,9 @@ def test_no_memory_is_a_refusal_in_words(path: Path) -> None:
     assert "no memory can be had: " in producer.welcome.decode(errors="replace")
     producer.close()
     assert (box.stat("producers"), box.stat("refused_producers")) == (0, 1)
+    for _ in range(3):  # it took no room
+        with RawProducer(path) as producer:
+            assert "no memory can be had: " in producer.welcome.decode(errors="replace")
     box.transport.stop()
 
 

@@ -110,6 +110,19 @@ def test_500_producers_come_and_go(box: LocalBox, good: LocalProducer) -> None:
     assert rss_kib(box.process.pid) - rss < 2048
 
 
+def test_who_asks_and_hangs_up_keeps_no_memory(box: LocalBox, good: LocalProducer) -> None:
+    """Long deadlines, a busy model, again and again: never more memory than agreed, and soon room for others."""
+    before, most = used(box), 0
+    for _ in range(60):
+        with entered(box) as producer:
+            for slot in range(2):
+                producer.send(slot, b"\x00" * 4, model="slow", deadline_ms=600_000)
+            most = max(most, used(box)[2])
+    assert most <= 4
+    eventually(lambda: used(box) == before, f"as before: {before}", 30)
+    asked(good)
+
+
 def test_writers_killed_in_the_middle(box: LocalBox, good: LocalProducer) -> None:
     """SIGKILL while slots are being written and the model is busy with others; the good one is answered throughout."""
     before = used(box)

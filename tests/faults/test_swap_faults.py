@@ -16,7 +16,7 @@ from support import tinymodel
 from support.brokers import eventually, mosquitto
 from support.daemons import DEVICE, DaemonProcess
 from support.fileserver import file_server
-from support.operators import Operator, sha256_of, wish
+from support.operators import KEPT, Operator, sha256_of, wish
 
 from edged import bundle
 from edged.broker import EmbeddedBroker
@@ -51,7 +51,7 @@ class Box:
         return str(row["error"])
 
     def lying(self) -> list[str]:
-        folder = self.folder / "state" / "bundles"
+        folder = self.folder / KEPT / "bundles"
         return [path.name for path in folder.iterdir()] if folder.exists() else []
 
 
@@ -165,7 +165,7 @@ def test_a_disk_that_is_full(folder: Path, tmp_path: Path) -> None:
         resource.prlimit(box.daemon.process.pid, resource.RLIMIT_FSIZE, (LARGE // 2, limits[1]))
         assert "File too large" in box.fails(**wish(folder / "large.tar"))
         resource.prlimit(box.daemon.process.pid, resource.RLIMIT_FSIZE, limits)
-        (tmp_path / "state" / "deployed.json").mkdir()
+        (tmp_path / KEPT / "deployed.json").mkdir()
         row = box.operator.ended(box.operator.desire(wish(folder / "two.tar")))
         assert (row["state"], row["active"]["version"]) == ("READY", 2)
         assert "serves until the next start only" in row["error"]

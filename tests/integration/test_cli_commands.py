@@ -127,6 +127,18 @@ def test_check_says_what_would_run(served: Path) -> None:
     assert facts["streams"][0]["output_topic"] == "edged/v1/dev/box/out/s/<key>"
 
 
+def test_check_tells_what_one_request_is(tmp_path: Path) -> None:
+    """Requests that share an inference are each one row of the bundle's batch."""
+    tinymodel.write_rows_bundle(tmp_path / "rows", 8)
+    path = tmp_path / "edged.yaml"
+    model = "{name: rows, bundle: rows, batch: {max_batch_size: 8}}"
+    path.write_text(f'device: box\nbroker: {{url: "mqtt://127.0.0.1"}}\nmodels: [{model}]\n')
+    done = edged("check", "-c", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "x: float32 1x3, 12 bytes raw" in done.stdout
+    assert "y: float32 1x2, 8 bytes raw" in done.stdout
+
+
 def test_check_tells_all_of_it_at_once(served: Path) -> None:
     """A damaged bundle (65), a window that does not fit, and a missing file (78): all told."""
     text = served.read_text().replace("length: 3", "length: 4")

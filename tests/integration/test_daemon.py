@@ -140,28 +140,34 @@ def wait_for_log(daemon: DaemonProcess, *texts: str) -> None:
 
 
 def test_terminate_answers_what_was_admitted_and_says_stopped(alone: EmbeddedBroker, tmp_path: Path) -> None:
-    """SIGTERM with a slow request inside: it is answered, new ones are refused, `stopped` is the last word."""
-    tinymodel.write_slow_bundle(tmp_path / "slow", repeats=16)
-    models = [{"name": "slow", "bundle": "slow", "runtime": "ai-edge-litert", "warmup": 0, "deadline_ms": 30_000}]
+    """SIGTERM with slow requests inside: they are answered, new ones are refused, `stopped` is the last word.
+
+    Four of them, so that the last is far from done when the new one comes, however late that is sent.
+    """
+    tinymodel.write_slow_bundle(tmp_path / "slow", repeats=8)
+    models = [{"name": "slow", "bundle": "slow", "runtime": "ai-edge-litert", "warmup": 0, "deadline_ms": 90_000}]
     topic = f"edged/v1/dev/{DEVICE}/req/slow/c/ann"
-    with DaemonProcess(tmp_path, alone.port, {"models": models, "drain_timeout_s": 20}) as daemon:
+    with DaemonProcess(tmp_path, alone.port, {"models": models, "drain_timeout_s": 90}) as daemon:
         daemon.ready(60)
         with Watcher(alone.port, f"{REPLY}/#", STATUS) as ann:
-            ann.publish(topic, b"\0" * 4, ResponseTopic=f"{REPLY}/1", CorrelationData=b"slow")
-            wait_for_admitted(daemon)
+            for number in range(4):
+                ann.publish(topic, b"\0" * 4, ResponseTopic=f"{REPLY}/{number}", CorrelationData=b"slow")
+            wait_for_admitted(ann)
             daemon.process.send_signal(signal.SIGTERM)
-            ann.get(lambda m: m.topic == STATUS and json.loads(m.payload)["state"] == "draining")
-            ann.publish(topic, b"\0" * 4, ResponseTopic=f"{REPLY}/2", CorrelationData=b"late")
-            replies = [ann.get(lambda m: m.topic.startswith(REPLY)) for _ in range(2)]
-            by_topic = {m.topic[-1]: properties(m)["status"] for m in replies}
-            assert by_topic == {"1": "ok", "2": "error"}
-            assert daemon.stop() == 0
+            ann.get(lambda m: m.topic == STATUS and json.loads(m.payload)["state"] == "draining", timeout=60)
+            ann.publish(topic, b"\0" * 4, ResponseTopic=f"{REPLY}/late", CorrelationData=b"late")
+            replies = [ann.get(lambda m: m.topic.startswith(REPLY), timeout=60) for _ in range(5)]
+            by_topic = {m.topic.rpartition("/")[2]: properties(m)["status"] for m in replies}
+            assert by_topic == {"0": "ok", "1": "ok", "2": "ok", "3": "ok", "late": "error"}
+            assert daemon.stop(60) == 0
         assert daemon.state("stopped")["boot"]
 
 
-def wait_for_admitted(daemon: DaemonProcess) -> None:
-    with Watcher(daemon.port, f"edged/v1/dev/{DEVICE}/metrics") as metrics:
-        metrics.get(lambda m: json.loads(m.payload)["models"]["slow"]["queue"]["requests"] == 1)
+def wait_for_admitted(ann: Watcher) -> None:
+    """What one client sends comes in order: the refusal for a model that is none says that all before it are in."""
+    nobody = f"edged/v1/dev/{DEVICE}/req/nobody/c/ann"
+    ann.publish(nobody, b"", ResponseTopic=f"{REPLY}/nobody", CorrelationData=b"mark")
+    ann.get(lambda m: m.topic == f"{REPLY}/nobody")
 
 
 def test_a_hanging_invoke_is_answered_at_its_deadline(alone: EmbeddedBroker, tmp_path: Path) -> None:

@@ -104,6 +104,18 @@ def test_every_key_is_an_interpreter_of_its_own(alone: EmbeddedBroker, runtime: 
             assert state["bytes_each"] is not None
 
 
+def test_equal_requests_for_two_keys_are_two_steps(alone: EmbeddedBroker, runtime: Runtime, tmp_path: Path) -> None:
+    """One user, one correlation, one payload, two keys whose states differ: each gets the answer of its own state."""
+    tinymodel.write_memory_bundle(tmp_path / "memory")
+    steps = drawn(1, 2)
+    with DaemonProcess(tmp_path, alone.port, {"models": [{**MODEL, "runtime": runtime.name}]}) as daemon:
+        daemon.ready()
+        with Asker(alone.port, "ann") as ann:
+            before = ann.ask(steps[0], "a")
+            answers = [ann.ask(steps[1], own, correlation=999) for own in ("a", "b")]
+    assert ([before, answers[0]], answers[1:]) == (bare(runtime, steps), bare(runtime, steps[1:]))
+
+
 def test_streams_with_equal_keys_share_nothing(alone: EmbeddedBroker, runtime: Runtime, tmp_path: Path) -> None:
     """Two streams and a sensor `a` in each: both are right, window by window, in order."""
     tinymodel.write_memory_bundle(tmp_path / "memory")

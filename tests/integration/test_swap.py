@@ -20,7 +20,7 @@ from support.brokers import eventually, mosquitto
 from support.daemons import DEVICE, DaemonProcess
 from support.fileserver import file_server
 from support.memory import rss_kib
-from support.operators import BASE, Operator, sha256_of, wish
+from support.operators import BASE, KEPT, Operator, sha256_of, wish
 from support.watcher import StatusBoard, Watcher
 
 from edged import bundle
@@ -85,7 +85,7 @@ def test_a_bundle_takes_over_step_by_step(alone: EmbeddedBroker, folder: Path) -
             told = json.loads(metrics.get().payload)["models"]["dense"]
             assert (told["version"], told["since_start"]["ok"]) == (4, 4)
         # The one that serves and the one before are kept.
-        kept = {path.name for path in (folder / "state" / "bundles").iterdir()}
+        kept = {path.name for path in (folder / KEPT / "bundles").iterdir()}
         assert kept == {sha256_of(folder / "three.tar") + ".tar", sha256_of(folder / "four")}
         assert box.stop() == 0
 
@@ -159,11 +159,11 @@ def test_the_same_wish_again_does_nothing(alone: EmbeddedBroker, folder: Path) -
         assert operator.steps(2) == ["READY"]
         operator.desire(two, rev=2)
         assert box.stop() == 0
+        stopped_s = operator.reports[-1]["ts"]
         box.restart()
         assert box.ready()["models"]["dense"]["version"] == 2
-        count = len(operator.reports)
-        eventually(lambda: len(operator.reports) > count, "the retained wishes were heard again")
-        operator.ended(2)
+        operator.wait(lambda report: report["ts"] > stopped_s and report["rev"] == 2)
+        assert operator.ended(2)["state"] == "READY"
         assert operator.ended(operator.desire(wish(folder / "one")))["state"] == "READY"
         assert len(server.asked) == 1
         assert box.stop() == 0
@@ -214,7 +214,7 @@ def test_a_kept_bundle_that_is_damaged_is_fetched_again(alone: EmbeddedBroker, f
         box.ready()
         operator.ended(operator.desire(wish(folder / "two.tar")))
         assert box.stop() == 0
-        (kept,) = (folder / "state" / "bundles").iterdir()
+        (kept,) = (folder / KEPT / "bundles").iterdir()
         kept.write_bytes(kept.read_bytes()[:4000])
         operator.forget()
         box.restart()
@@ -240,7 +240,7 @@ def test_bundles_that_do_not_fit(alone: EmbeddedBroker, folder: Path) -> None:
             row = operator.ended(operator.desire(wish(folder / name, **more)))
             assert (row["state"], row["active"]["version"]) == ("FAILED", 1)
             assert said in row["error"]
-        assert list((folder / "state" / "bundles").iterdir()) == []
+        assert list((folder / KEPT / "bundles").iterdir()) == []
 
 
 def _wider(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from edged.errors import RequestError
 from edged.request import OnSent
-from edged.transports.base import Message, OnConnection, OnMessage, Subscription
+from edged.transports.base import Message, OnConnection, OnDone, OnMessage, Subscription
 
 Behaviour = Callable[["FakeTransport", Message], None]
 
@@ -94,7 +94,7 @@ class FakeTransport:
         assert self._on_message is not None
         self._on_message(message)
 
-    def publish(self, message: Message, on_sent: OnSent | None = None) -> bool:
+    def publish(self, message: Message, on_sent: OnSent | None = None, on_done: OnDone | None = None) -> bool:
         if not self.accepts or self.refuses:
             return False
         self.published.append(message)

@@ -15,8 +15,8 @@ class FileServer:
     """What it does with the next requests.
 
     data: the file. statuses: answered first, one a request, instead of it. cut_at: the connection ends after so many
-    bytes, once. hang: nothing is answered. leads_to: a Location. ranges: whether it knows Range. kind: Content-Type.
-    pause_s: between pieces of 1 KiB.
+    bytes, once. hang: nothing is answered. leads_to: a Location; endless: with a body that does not end. ranges:
+    whether it knows Range. kind: Content-Type. pause_s: between pieces of 1 KiB.
     """
 
     data: bytes = b""
@@ -24,6 +24,7 @@ class FileServer:
     cut_at: int | None = None
     hang: bool = False
     leads_to: str = ""
+    endless: bool = False
     ranges: bool = True
     kind: str = "application/x-tar"
     pause_s: float = 0.0
@@ -75,11 +76,22 @@ def _answer(server: FileServer, handler: BaseHTTPRequestHandler) -> None:
     if server.leads_to:
         handler.send_response(302)
         handler.send_header("Location", server.leads_to)
-        handler.send_header("Content-Length", "0")
+        if not server.endless:
+            handler.send_header("Content-Length", "0")
         handler.end_headers()
+        if server.endless:
+            _send_on(server, handler)
         return
     start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
     _send(server, handler, start)
+
+
+def _send_on(server: FileServer, handler: BaseHTTPRequestHandler) -> None:
+    try:
+        while not server.released.is_set():
+            handler.wfile.write(b"x" * 65_536)
+    except OSError:  # whoever asked is gone
+        return
 
 
 def _send(server: FileServer, handler: BaseHTTPRequestHandler, start: int) -> None:

@@ -15,6 +15,8 @@ from support.daemons import DEVICE
 from support.watcher import Watcher
 
 BASE = f"edged/v1/dev/{DEVICE}"
+# Below the directory of a DaemonProcess: what it keeps of what it was told.
+KEPT = Path("state", "deployed", DEVICE)
 
 
 def sha256_of(bundle: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from support.rig import BOUNDS
 
 from edged.admission import Admission, Bounds, Sweeper
 from edged.answering import answer
+from edged.clock import NS_PER_S, now_ns
 from edged.errors import Code, RequestError
 from edged.figures import ModelFigures
 from edged.request import Reply, Request
@@ -310,3 +312,54 @@ def test_a_nudge_stays_while_the_queue_is_cleaned(rig: Rig) -> None:
     assert admission._queue.qsize() < 8
     admission.close(RequestError(Code.UNAVAILABLE, "over"))
     assert taken(admission) == ["idle"]
+
+
+class _Interrupted:
+    """A queue that lets the worker take one in the middle of a cleaning: after two were drained."""
+
+    def __init__(self, inner: queue.SimpleQueue[object]) -> None:
+        self.inner, self.drained = inner, 0
+        self.go_on, self.has_taken = threading.Event(), threading.Event()
+
+    def get(self, *, timeout: float | None) -> object:
+        self.go_on.wait(10)
+        found = self.inner.get(timeout=timeout)
+        self.has_taken.set()
+        return found
+
+    def get_nowait(self) -> object:
+        self.drained += 1
+        if self.drained == 3:
+            self.go_on.set()
+            assert self.has_taken.wait(10)
+        return self.inner.get_nowait()
+
+    def put(self, one: object) -> None:
+        self.inner.put(one)
+
+    def qsize(self) -> int:
+        return self.inner.qsize()
+
+
+@pytest.mark.parametrize("gathering", [False, True])
+def test_the_order_stays_when_the_worker_comes_back_during_a_cleaning(rig: Rig, gathering: bool) -> None:
+    """Its inference hung, what expired behind it is forgotten, and it takes while that is done."""
+    admission = rig.admission(max_requests=4)
+    admission._queue = _Interrupted(admission._queue)  # type: ignore[assignment, arg-type]
+    waiting, found = [rig.inbox.request() for _ in range(4)], list[object]()
+
+    def work() -> None:
+        for _ in waiting:
+            found.append(admission.more(now_ns() + NS_PER_S) if gathering else admission.take())
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    for request in waiting[:3]:
+        admission.admit(request)
+    for _ in range(5):
+        expired = rig.inbox.request()
+        admission.admit(expired)
+        rig.fail(expired, RequestError(Code.DEADLINE_EXCEEDED, "as the sweeper does"))
+    admission.admit(waiting[3])
+    worker.join(10)
+    assert [waiting.index(one) for one in found] == [0, 1, 2, 3]  # type: ignore[arg-type]

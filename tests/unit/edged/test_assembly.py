@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from support import require, tinymodel
 
-from edged import assembly, config
+from edged import assembly, config, fitting
 from edged.admission import Sweeper
-from edged.config import Config
+from edged.bundle import Bundle
+from edged.config import Config, ModelConfig
 from edged.engines import tflite_runtime
 from edged.errors import BadDataError, ConfigError, UnavailableError
+from edged.fitting import Fit
 from edged.router import Router
 from edged.worker import ModelState
 
@@ -53,6 +55,19 @@ def test_each_model_gets_a_worker_and_nothing_runs(folder: Path) -> None:
     assert len(parts.streams) == 1
     assert threading.active_count() == threads
     assert not (folder / "state").exists()
+
+
+def test_how_a_bundle_fits_is_found_out_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take a look into the model's file."""
+    looked = []
+
+    def fit(model: ModelConfig, loaded: Bundle) -> Fit:
+        looked.append(model.name)
+        return fitting.fit(model, loaded)
+
+    monkeypatch.setattr(assembly, "fit", fit)
+    assembled(folder, [{"name": "d", "bundle": "dense"}, {"name": "q", "bundle": "int8"}])
+    assert looked == ["d", "q"]
 
 
 def test_every_bad_bundle_is_named_at_once(folder: Path) -> None:

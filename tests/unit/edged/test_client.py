@@ -19,8 +19,9 @@ from support.fakedevice import FakeTransport, answer, echo, failure
 from edged import Client
 from edged.client.wire import read_reply
 from edged.errors import BadDataError, Code, RequestError, UnavailableError, UsageError
+from edged.request import OnSent
 from edged.transports import open_transport
-from edged.transports.base import Denied, Message, Subscription
+from edged.transports.base import Denied, Message, OnDone, Subscription
 
 META = ("meta", "v=3;path=local;delegate=cpu;q=12;i=345;o=y:float32:1x3")
 WINDOW = np.array([[1, 2.5, -3]], np.float32)
@@ -696,3 +697,26 @@ def test_errors_are_there_where_the_client_is():
     import edged
 
     assert (edged.RequestError, edged.EdgedError) == (RequestError, UsageError.__base__)
+
+
+def test_what_waited_for_the_connection_goes_before_anything_newer() -> None:
+    """A request made while a new connection sends what waited goes out behind it: steps of a state keep their order."""
+
+    class Slow(FakeTransport):
+        """The first message of a new connection lets the test ask once more before it goes on."""
+
+        def publish(self, message: Message, on_sent: OnSent | None = None, on_done: OnDone | None = None) -> bool:
+            if not self.published:
+                self.published.append(message)
+                client.infer_async("box", "m", np.full(1, 9, np.float32), codec="raw")
+                return True
+            return super().publish(message, on_sent, on_done)
+
+    transport = Slow(protocol="")
+    client = Client(transport=transport, user="ann")
+    with client:
+        for number in range(3):
+            client.infer_async("box", "m", np.full(1, number, np.float32), codec="raw")
+        transport.connect("MQTT 5")
+        sent = [float(np.frombuffer(bytes(m.payload), np.float32)[0]) for m in transport.published]
+    assert sent == [0.0, 1.0, 2.0, 9.0]

@@ -20,8 +20,10 @@ import pytest
 from support.brokers import eventually
 from support.shmbox import Box
 
-from edged.client import local_payload
+from edged.client import local_payload, payloads
 from edged.client.local import LocalProducer
+from edged.client.local_link import Link
+from edged.client.local_payload import Payload
 from edged.client.local_session import Session
 from edged.errors import BadDataError, Code, RequestError, UnavailableError, UsageError
 from edged.transports import shm_memory, shm_wire
@@ -116,6 +118,50 @@ def test_several_arrays_go_in_order_or_by_name() -> None:
     laid.write(memoryview(into))
     assert bytes(into) == X.tobytes() + (X[0] + 1).tobytes()
     assert local_payload.lay_out(pair, None).codec in ("cbor", "json")
+
+
+VIEWS = [
+    memoryview(np.arange(24, dtype=np.float32))[::2],
+    memoryview(np.asfortranarray(X[0])),
+    memoryview(b""),
+    memoryview(np.zeros((0, 3), np.float32)),
+    memoryview(X[:, ::-1]),
+    memoryview(np.arange(4, dtype=">f4")),
+    memoryview(np.arange(4, dtype=np.complex64)),
+    memoryview(X),
+]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: f"{view.format}{view.shape}")
+def test_a_view_goes_as_the_bytes_of_its_elements(producer: LocalProducer, view: memoryview) -> None:
+    """Strided, Fortran, empty, of any format: in C order, as over the broker."""
+    assert producer.infer(view).payload == bytes(view) == payloads.encode(view, None).payload
+
+
+def test_objects_are_no_payload(producer: LocalProducer) -> None:
+    """Their bytes would be addresses."""
+    with pytest.raises(BadDataError, match="objects"):
+        producer.infer(memoryview(np.array([object()])))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((1 << 62, 4), "uint8"), ((1 << 32, 1 << 32), "uint8"), ((-1,), "uint8"), ((-5, -5), "uint8"), ((4,), "O"),
+        ((4,), "S0"), ((0, 1 << 63), "uint8"), ((1,) * 65, "uint8"), ((25_001,), "float32"), ((1 << 80,), "uint8"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_no_slot_can_hold(producer: LocalProducer, shape: tuple[int, ...], dtype: str) -> None:
+    """An error in the words of the client, and the slot is still one."""
+    producer.connect()
+    with producer.slot() as slot:
+        fails(Code.INVALID_ARGUMENT, "array|shape|dimension|payload", lambda: slot.view(shape, dtype))
+        fails(Code.INVALID_ARGUMENT, "-1 bytes", lambda: slot.send(-1))
+        assert slot.view((), "float32").shape == ()
+        assert slot.view((0, 3), "float32").shape == (0, 3)
+        slot.view(X.shape, X.dtype)[:] = X
+        assert slot.infer(X.nbytes).payload == X.tobytes()
 
 
 def test_what_cannot_be_sent_is_the_callers_mistake(producer: LocalProducer) -> None:
@@ -296,6 +342,45 @@ def test_the_daemon_goes_and_comes_back(path: Path) -> None:
         stats = producer.stats()
         assert (stats["connects"], stats["interrupted"]) == (2, 1)
     restarted[0].transport.stop()
+
+
+def test_a_daemon_that_is_gone_and_not_yet_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next request finds it out before the producer's thread does: it waits for the new one like any other."""
+    first = Box(path).start()
+    missed = threading.Event()
+    lose = Link._lose
+    monkeypatch.setattr(Link, "_lose", lambda self, *args: (missed.wait(20), lose(self, *args)))
+    with LocalProducer(path, model="m") as producer:
+        producer.connect()
+        held = producer.slot()
+        first.transport.stop()
+        fails(Code.UNAVAILABLE, "the daemon takes no request: the daemon is gone", lambda: held.send(1))
+        fails(Code.UNAVAILABLE, "no connection to .*: the daemon is gone", lambda: producer.infer(X, deadline_ms=30))
+        second = Box(path).start()
+        second.hook = lambda message: echo(second, message)
+        threading.Timer(0.2, missed.set).start()
+        assert producer.infer(X, deadline_ms=20_000).payload
+        assert (producer.stats()["connects"], producer.stats()["sent"]) == (2, 1)
+    second.transport.stop()
+
+
+def test_a_request_over_a_connection_that_has_just_ended_waits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slot was taken, and its payload written, when the daemon went: it is sent again, whole, to the next one."""
+    boxes = [Box(path).start()]
+    write = Payload.write
+
+    def restart_and_write(self: Payload, into: memoryview) -> None:
+        if len(boxes) == 1:
+            boxes[0].transport.stop()
+            boxes.append(Box(path).start())
+            boxes[1].hook = lambda message: echo(boxes[1], message)
+        write(self, into)
+
+    monkeypatch.setattr(Payload, "write", restart_and_write)
+    with LocalProducer(path, model="m") as producer:
+        producer.connect()
+        assert producer.infer(X, deadline_ms=20_000, codec="raw").payload == X.tobytes()
+    boxes[1].transport.stop()
 
 
 def test_the_last_words_are_heard() -> None:

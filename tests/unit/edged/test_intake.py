@@ -234,6 +234,15 @@ def test_the_key_of_a_request_is_its_users(door: Door) -> None:
     assert [request.key for request in door.submitted] == ["c/ann", "c/ann/line/3", "c/ann"]
 
 
+def test_the_same_request_for_another_key_is_no_repeat(door: Door) -> None:
+    """Equal steps of two states, with correlations of their own: both run, each once."""
+    for _ in range(2):
+        for own in ("a", "b"):
+            door.send(user=(("state-key", own),))
+    assert [request.key for request in door.submitted] == ["c/ann/a", "c/ann/b"]
+    assert door.intake.counters["repeats"] == 2
+
+
 @pytest.mark.parametrize("own", ["", "x" * 256])
 def test_a_key_that_is_none_is_an_error_reply(door: Door, own: str) -> None:
     """Nothing is run on another state instead."""

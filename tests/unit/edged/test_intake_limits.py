@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from edged import statekey
 from edged.errors import Code, RequestError
 from edged.intake import Intake
 from edged.quota import Quota
@@ -20,7 +21,8 @@ class Door:
     def __init__(self) -> None:
         self.submitted: list[Request] = []
         self.published: list[Message] = []
-        self.intake = Intake(self.submitted.append, self._publish, ReplyMemory(1 << 20, 60), lambda _: 700, Quota(2, 8))
+        self.quota, memory = Quota(2, 8), ReplyMemory(1 << 20, 60)
+        self.intake = Intake(self.submitted.append, self._publish, memory, lambda _: 700, self.quota)
 
     def _publish(self, message: Message, _on_sent: OnSent | None = None) -> bool:
         self.published.append(message)
@@ -70,6 +72,22 @@ def test_an_answer_of_any_kind_makes_room(door: Door, reply: Reply | None) -> No
     door.send("ann", b"4")
     assert len(door.submitted) == 3
     assert door.intake.counters["too_many"] == 1
+
+
+def test_a_login_called_like_a_producer_is_another_user(door: Door) -> None:
+    """Its two requests leave the producer's own two; each has its state, and whatever is the producer's is shown."""
+    shown: list[Request] = []
+    broker, local = door.intake, door.intake.beside(door._publish, shown.append, statekey.of_producer)
+    for intake in (broker, local):
+        door.intake = intake
+        for number in range(3):
+            door.send("local-7", str(number).encode())
+    assert [request.key for request in door.submitted] == ["c/local-7"] * 2 + ["local/7"] * 2
+    assert shown == door.submitted[2:]
+    assert door.codes() == ["RESOURCE_EXHAUSTED"] * 2
+    for number in range(4):
+        door.answer(number)
+    assert door.quota._unanswered == {}
 
 
 def test_a_refused_request_may_be_sent_again(door: Door) -> None:

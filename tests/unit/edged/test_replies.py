@@ -11,7 +11,7 @@ import pytest
 from edged.replies import OVERHEAD, ReplyMemory, checksum
 from edged.transports.base import Message
 
-KEY = ReplyMemory.key("m", "raw", "edged/v1/resp/u/1", b"c1", b"payload")
+KEY = ReplyMemory.key("m", "c/u", "raw", "edged/v1/resp/u/1", b"c1", b"payload")
 
 
 def reply(text: bytes = b"answer") -> Message:
@@ -38,7 +38,15 @@ def test_the_same_correlation_with_another_payload_is_another_request() -> None:
     memory = ReplyMemory(1 << 20, 60)
     memory.begin(KEY)
     memory.store(KEY, reply())
-    assert memory.begin(ReplyMemory.key("m", "raw", "edged/v1/resp/u/1", b"c1", b"another")) == (True, None)
+    assert memory.begin(ReplyMemory.key("m", "c/u", "raw", "edged/v1/resp/u/1", b"c1", b"another")) == (True, None)
+
+
+def test_the_same_step_of_another_state_is_another_request() -> None:
+    """One user with two keys, which counts its requests for each: nobody gets the answer of the other one."""
+    memory = ReplyMemory(1 << 20, 60)
+    memory.begin(KEY)
+    memory.store(KEY, reply())
+    assert memory.begin(KEY._replace(state_key="c/u/a")) == (True, None)
 
 
 def test_a_forgotten_request_runs_again() -> None:
@@ -52,7 +60,7 @@ def test_a_forgotten_request_runs_again() -> None:
 def test_bytes_are_bounded_oldest_out_first() -> None:
     """Room for two answers: after three, the first is forgotten and the last is known."""
     memory = ReplyMemory(2 * (OVERHEAD + 1100), 60)
-    keys = [ReplyMemory.key("m", "raw", "t", str(n).encode(), b"") for n in range(3)]
+    keys = [ReplyMemory.key("m", "c/u", "raw", "t", str(n).encode(), b"") for n in range(3)]
     for key in keys:
         memory.begin(key)
         memory.store(key, reply(b"x" * 1000))
@@ -81,7 +89,7 @@ def test_accounting_returns_to_zero() -> None:
     """No drift: after everything is forgotten, no byte is counted."""
     memory = ReplyMemory(1 << 20, 60)
     for n in range(50):
-        key = ReplyMemory.key("m", "raw", "t", str(n).encode(), b"")
+        key = ReplyMemory.key("m", "c/u", "raw", "t", str(n).encode(), b"")
         memory.begin(key)
         memory.store(key, reply(b"x" * n))
         memory.forget(key)
@@ -91,7 +99,7 @@ def test_accounting_returns_to_zero() -> None:
 def test_long_topics_and_correlations_count_too() -> None:
     """A requester may make each 64 KiB: a hundred such entries do not fit into a mebibyte."""
     memory = ReplyMemory(1 << 20, 60)
-    keys = [ReplyMemory.key("m", "raw", "t" * 60_000, bytes(60_000) + bytes([n]), b"") for n in range(100)]
+    keys = [ReplyMemory.key("m", "c/u", "raw", "t" * 60_000, bytes(60_000) + bytes([n]), b"") for n in range(100)]
     for key in keys:
         memory.begin(key)
         memory.store(key, reply())
@@ -103,7 +111,7 @@ def test_the_same_request_in_another_codec_is_another_request() -> None:
     memory = ReplyMemory(1 << 20, 60)
     memory.begin(KEY)
     memory.store(KEY, reply())
-    assert memory.begin(ReplyMemory.key("m", "json", "edged/v1/resp/u/1", b"c1", b"payload")) == (True, None)
+    assert memory.begin(ReplyMemory.key("m", "c/u", "json", "edged/v1/resp/u/1", b"c1", b"payload")) == (True, None)
 
 
 SIZES = [0, 1, 64, 32_767, 32_768, 40_000, 150_528, 602_112]
@@ -164,6 +172,21 @@ def test_floats_that_differ_in_few_bits_are_told(value: int) -> None:
         tensor[4 * other : 4 * other + 4] = value.to_bytes(4, "little")
         found.add(checksum(tensor))
     assert len(found) == len(range(0, 37_632, 97))
+
+
+@pytest.mark.parametrize("size", [40_000, 150_528, 602_112])
+def test_changes_that_cancel_each_other_in_sums_are_told(size: int) -> None:
+    """Four bytes, and four runs of bytes, in steps of numbers that a sum by columns might be made with."""
+    rng = random.Random(3)
+    data = bytearray(size)
+    for steps in ((8179, 8191), (4096, 8192), (64, 16_384), (1, 3)):
+        for length in (1, 64):
+            run, changed = [rng.randrange(1, 256) for _ in range(length)], bytearray(data)
+            for offset, sign in ((0, 1), (steps[0], -1), (steps[1], -1), (sum(steps), 1)):
+                for place, value in enumerate(run, 1000 + offset):
+                    changed[place] = (changed[place] + sign * value) % 256
+            assert changed != data
+            assert checksum(changed) != checksum(data)
 
 
 def test_the_checksum_costs_no_memory() -> None:

@@ -23,6 +23,16 @@ def test_no_property_reaches_another_users_state(one: str, other: str, own: str 
     assert statekey.owner(mine) == f"c/{one}"
 
 
+@given(LEVEL, LEVEL, OWN)
+def test_a_producer_is_no_user(user: str, stream: str, own: str | None) -> None:
+    """A login, or a stream, may be called like a producer on the box."""
+    key = statekey.of_producer("local-1000")
+    assert (key, statekey.owner(key)) == ("local/1000", "local/1000")
+    assert not statekey.below(key, statekey.of_user("local-1000"))
+    assert not statekey.below(statekey.of_user(user, own), key)
+    assert not statekey.below(statekey.of_stream(stream, "1000"), key)
+
+
 @given(LEVEL, LEVEL)
 def test_a_stream_is_no_user(stream: str, user: str) -> None:
     """A stream called like a user has a state of its own, and so have two streams with equal keys."""

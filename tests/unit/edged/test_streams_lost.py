@@ -15,10 +15,10 @@ from edged.request import Reply
 DATA = np.arange(60, dtype=np.float32).reshape(20, 3)
 
 
-def feed(made: Bench, *numbers: int, key: str = "a", qos: int = 0, seq: bool = False) -> None:
+def feed(made: Bench, *numbers: int, key: str = "a", qos: int = 0, seq: bool = False, dup: bool = False) -> None:
     for number in numbers:
         sample = dict(zip(("ax", "ay", "az"), DATA[number].tolist(), strict=True)) | ({"n": number} if seq else {})
-        made.send(json.dumps(sample).encode(), topic=f"sensors/{key}/imu", qos=qos)
+        made.send(json.dumps(sample).encode(), topic=f"sensors/{key}/imu", qos=qos, dup=dup)
 
 
 def firsts(made: Bench) -> list[int]:
@@ -46,6 +46,54 @@ def test_a_subscription_at_qos_1_does_not_make_its_sensor_send_so() -> None:
     feed(made, 0, 1, qos=0)
     made.stream.reconnected(resumed=True)
     assert made.counted("interrupted") == (1,)
+
+
+@pytest.mark.parametrize("hop", [2, 4])
+@pytest.mark.parametrize("again", [(3, 4, 5), (4, 5), (6, 7)], ids=["had all", "had some", "had none"])
+def test_what_a_broker_sends_again_begins_a_window(hop: int, again: tuple[int, ...]) -> None:
+    """Without seq nobody knows whether it came before; from the first of them on everything follows."""
+    made = bench(config(hop=hop, qos=1))
+    feed(made, *range(6), qos=1)
+    before = len(made.requests)
+    made.stream.reconnected(resumed=True)
+    feed(made, *again, qos=1, dup=True)
+    feed(made, *range(again[-1] + 1, 20), qos=1)
+    windows = made.windows()[:, :, 0] / 3
+    assert (np.diff(windows) == 1).all()
+    assert windows[before, 0] == again[0]
+    assert made.counted("interrupted", "duplicates") == (1, 0)
+
+
+def test_what_is_sent_again_amid_others_is_in_no_window() -> None:
+    """A broker that repeats on a connection that lasts: where it belongs nobody knows, and the window begins anew."""
+    made = bench(config(qos=1))
+    feed(made, 0, 1, qos=1)
+    feed(made, 0, 1, qos=1, dup=True)
+    feed(made, 2, 3, 4, 5, qos=1)
+    assert firsts(made) == [2]
+    assert made.counted("interrupted", "duplicates", "samples") == (1, 2, 6)
+
+
+def test_each_connection_repeats_by_itself() -> None:
+    """Two connections that only repeat: the second one's begin anew."""
+    made = bench(config(qos=1))
+    feed(made, 0, 1, qos=1)
+    for _ in range(2):
+        made.stream.reconnected(resumed=True)
+        feed(made, 0, 1, qos=1, dup=True)
+    feed(made, 2, 3, qos=1)
+    assert firsts(made) == [0]
+    assert made.counted("interrupted") == (2,)
+
+
+def test_numbered_samples_that_come_again_are_dropped_by_their_number() -> None:
+    """With seq a repeat is a duplicate or the next one: nothing is lost."""
+    made = bench(config(seq="n", qos=1))
+    feed(made, 0, 1, qos=1, seq=True)
+    made.stream.reconnected(resumed=True)
+    feed(made, 1, 2, 3, qos=1, seq=True, dup=True)
+    assert firsts(made) == [0]
+    assert made.counted("interrupted", "duplicates") == (0, 1)
 
 
 def test_each_key_is_judged_by_itself() -> None:

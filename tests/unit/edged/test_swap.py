@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +38,7 @@ class Place:
         self.workers = {"m": self.rig.worker}
         self.rig.router.serve(self.workers)
         parts = cast("Parts", _Parts(self.workers, self._beside))
-        self.swapper = Swapper(parts, lambda: self.wanted, lambda: None, opening_s, answering_s)
+        self.swapper = Swapper(parts, lambda: self.wanted, lambda: None, opening_s, lambda: answering_s)
         self.rig.start()
 
     def _engine(self) -> ScriptedEngine:
@@ -142,7 +143,7 @@ def test_an_old_one_that_hangs_holds_the_new_one_up_for_a_bounded_time(tmp_path:
     first, second = place.rig.inbox.replies.get(timeout=5), place.rig.inbox.replies.get(timeout=5)
     assert [reply.error and reply.error.code.value for _, reply in (first, second)] == [None, "DEADLINE_EXCEEDED"]
     thread.join(10)
-    assert told == ["the old one did not end: an inference of it does not return"]
+    assert told == ["the old one had not ended when the new one began: an inference of it took too long"]
     place.made[0].hang.set()
     place.rig.worker.stop(5)
     place.workers["m"].stop(5)
@@ -175,6 +176,45 @@ def test_one_that_is_not_open_in_time_changes_nothing(tmp_path: Path) -> None:
     assert place.rig.inbox.get().error is None
     eventually(lambda: place.made[-1].closed, "what was opened too late is closed")
     place.rig.stop()
+
+
+def test_one_that_opened_during_a_command_is_not_late(tmp_path: Path) -> None:
+    """Whoever is asked whether to go on may do something long meanwhile: the new one is open then, and serves."""
+    place = Place(tmp_path, opening_s=0.2)
+    released = threading.Event()
+    place.on_open = lambda: cast("None", released.wait(5))
+
+    def wanted() -> bool:
+        released.set()
+        eventually(lambda: place.rig.states.count(ModelState.READY) > 1 or len(place.made) > 1, "it is open")
+        time.sleep(0.4)
+        return True
+
+    place.swapper = dataclasses.replace(place.swapper, wanted=wanted)
+    assert place.swap() == ""
+    place.workers["m"].stop(5)
+    place.rig.sweeper.stop()
+
+
+def test_the_time_to_answer_is_asked_for_while_it_runs(tmp_path: Path) -> None:
+    """A configuration read again in the middle of a swap holds for it."""
+    place = Place(tmp_path, answering_s=60)
+    seconds = [60.0]
+    place.swapper = dataclasses.replace(place.swapper, answering_s=lambda: seconds[0])
+    place.made[0].hang.clear()
+    place.submit()
+    assert place.made[0].entered.wait(5)
+    thread = swapping(place)
+    eventually(lambda: place.workers["m"] is not place.rig.worker, "the switch")
+    place.submit()
+    assert not place.made[1].entered.wait(0.2)
+    seconds[0] = 0.0
+    assert place.made[1].entered.wait(5)
+    place.made[0].hang.set()
+    thread.join(10)
+    place.rig.worker.stop(5)
+    place.workers["m"].stop(5)
+    place.rig.sweeper.stop()
 
 
 def test_one_that_is_no_longer_wanted_is_let_go(place: Place) -> None:

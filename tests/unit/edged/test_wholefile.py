@@ -35,6 +35,17 @@ def test_a_write_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pyte
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    """Of this file, by a later write; what is written at this moment is another process's."""
+    left, now, other = (tmp_path / f"{name}.part" for name in ("b.json.1", "b.json.2", "c.json.1"))
+    for part in (left, now, other):
+        part.write_text("{")
+    for part in (left, other):
+        os.utime(part, (1_600_000_000, 1_600_000_000))
+    wholefile.write(tmp_path / "b.json", "new")
+    assert (left.exists(), now.exists(), other.exists()) == (False, True, True)
+
+
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     """As text, up to the size that the reader expects."""
     wholefile.write(tmp_path / "a", "new µ")

@@ -112,10 +112,22 @@ def test_what_is_not_a_command_is_rejected(desk: Desk, verb: str, body: Any, sai
 
 
 def test_a_rejected_command_keeps_its_id_where_one_can_be_read(desk: Desk) -> None:
-    """So that whoever sent it knows; text that stands in the way of a terminal is left out."""
-    desk.take("reload", {"id": "a\x1b[2J", "x": 1})
+    """As it was given, character for character: whoever sent it compares. No more of it than an id may have."""
+    for ident in ("a\x1b[2J\u200bµ", "\ud800", "x" * 300):
+        desk.take("reload", {"id": ident, "x": 1})
     desk.take("reload", b"garbage")
-    assert [event["id"] for _, event in desk.events] == ["a[2J", None]
+    assert [event["id"] for _, event in desk.events] == ["a\x1b[2J\u200bµ", "\ud800", "x" * 200, None]
+
+
+def test_what_is_told_of_a_large_command_is_short(desk: Desk) -> None:
+    """Thousands of keys, a long one, a long one twice."""
+    for body in (
+        {"id": "1", **{f"a{number}": 0 for number in range(6000)}}, {"id": "1", "x" * 60_000: 0},
+        b'{"' + b"x" * 30_000 + b'": 1, "' + b"x" * 30_000 + b'": 1}',
+    ):  # fmt: skip
+        desk.take("drain", body)
+    assert desk.states() == ["REJECTED"] * 3
+    assert all(len(event["error"]) < 1000 for _, event in desk.events)
 
 
 def test_a_retained_command_is_not_run(desk: Desk) -> None:

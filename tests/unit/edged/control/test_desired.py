@@ -26,7 +26,18 @@ def test_a_message_is_read() -> None:
     assert parsed({"rev": 0, "models": []}).models == ()
 
 
-@pytest.mark.parametrize("url", ["http://h/x", "https://h:8/x?sig=1", "file:///srv/x.tar", "/srv/x", "http://[::1]/x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h/x",
+        "http://h.example./x",
+        f"http://{'a' * 63}.example/x",
+        "https://h:8/x?sig=1",
+        "file:///srv/x.tar",
+        "/srv/x",
+        "http://[::1]/x",
+    ],
+)
 def test_addresses_that_may_be_given(url: str) -> None:
     """http(s), file, and an absolute path."""
     assert parsed({"rev": 1, "models": [{**WISH, "url": url}]}).models[0].url == url
@@ -42,8 +53,13 @@ def test_addresses_that_may_be_given(url: str) -> None:
         ({"url": "https://ann:hush@h/x"}, "must not hold a login"),
         ({"url": "https://h/a b"}, "must be plain ASCII without blanks"),
         ({"url": "https://h/\r\nx"}, "must be plain ASCII without blanks"),
-        ({"url": "https://h:99999/x"}, "is no address: Port out of range 0-65535"),
-        ({"url": "/srv/x\0y"}, "must be"),
+        ({"url": "https://h:99999/x"}, "is no address"),
+        ({"url": "/srv/x\0y"}, "must be a path without NUL"),
+        ({"url": "file:///%00x"}, "must be a path without NUL"),
+        ({"url": "/srv/\ud800"}, "must be a path without NUL and lone surrogates"),
+        ({"url": f"http://{'a' * 64}.example/x"}, "parts are of 1 to 63 characters"),
+        ({"url": "http://a..example/x"}, "parts are of 1 to 63 characters"),
+        ({"url": "/srv/" + "x" * 4096}, "must have at most 4096 characters"),
     ],
 )
 def test_addresses_that_may_not(change: dict[str, str], said: str) -> None:
@@ -83,6 +99,50 @@ def test_every_mistake_is_told_at_once() -> None:
     body = {"rev": 1, "models": [{**WISH, "sha256": "x"}, {"name": "faces", "url": "x", "sha256": SHA}]}
     with pytest.raises(ValueError, match=r"models\[0\]\.sha256: .*; models\[1\]\.url: "):
         parsed(body)
+
+
+SMALL = 2000
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"rev": 1, "models": [' + b",".join([b"{}"] * 340_000) + b"]}",
+        b'{"rev": 1, "models": [' + b",".join([b"{}"] * 900) + b"]}",
+        json.dumps({"rev": 1, "models": [], **{f"k{number}": 0 for number in range(60_000)}}).encode(),
+        json.dumps({"rev": 1, "models": [{**WISH, **{f"k{number}": 0 for number in range(50_000)}}]}).encode(),
+        json.dumps({"rev": 1, "models": [], "x" * 1_000_000: 0}).encode(),
+        b'{"' + b"x" * 500_000 + b'": 1, "' + b"x" * 500_000 + b'": 1}',
+        json.dumps({"rev": 1, "models": [{**WISH, "name": "x" * 1_000_000}]}).encode(),
+        json.dumps({"rev": 1, "models": [{**WISH, "name": "x" * 10_000}] * 90}).encode(),
+        json.dumps({"rev": 1, "models": [WISH] * 900}).encode(),
+    ],
+    ids=["entries", "fewer entries", "keys", "keys of one", "a key", "a key twice", "a name", "names", "twice"],
+)
+def test_what_is_told_of_a_large_message_is_short(payload: bytes) -> None:
+    """It goes into the log and into a retained message: the first mistakes, and how many more."""
+    assert len(payload) <= desired.MAX_BYTES
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # whatever it says
+        desired.parse(payload, KNOWN)
+    assert len(str(caught.value)) < SMALL
+
+
+def test_a_message_beyond_all_measure_is_refused_as_a_whole() -> None:
+    """Without a look at each entry or key, which would take long."""
+    many = {f"k{number}": 0 for number in range(15)}
+    for body, said in (
+        ({"rev": 1, "models": [{}] * 1001}, "models: 1001 entries, at most 1000"),
+        ({"rev": 1, "models": [], **many}, r"\$: 17 keys, at most 16"),
+        ({"rev": 1, "models": [{**WISH, **many}]}, r"models\[0\]: 18 keys, at most 16"),
+    ):
+        with pytest.raises(ValueError, match=f"^{said}$"):
+            parsed(body)
+
+
+def test_mistakes_that_are_not_told_are_counted() -> None:
+    """Nine entries, each with three keys missing."""
+    with pytest.raises(ValueError, match=r"^models\[0\]\.name: .*; and 22 more$"):
+        parsed({"rev": 1, "models": [{}] * 9})
 
 
 @pytest.mark.parametrize(

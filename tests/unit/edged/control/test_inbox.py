@@ -51,11 +51,18 @@ def test_a_flood_is_bounded_and_counted() -> None:
     """Commands beyond the most are dropped; bytes beyond the most are cut off, and refused for it later."""
     box, _ = inbox()
     for _ in range(MAX_COMMANDS + 5):
-        box.on_message(Message(CMD + "reload", b"x" * 1_000_000))
+        box.on_message(Message(CMD + "reload", b"x"))
     assert box.dropped == 5
+    while box.command():
+        pass
+    for _ in range(70):
+        box.on_message(Message(CMD + "reload", b"x" * 1_000_000))
+    assert box.dropped == 5 + 7
     told = box.command()
     assert told is not None
     assert len(told.payload) == 65_537
+    box.on_message(Message(CMD + "reload", b"x" * 1_000_000))
+    assert box.dropped == 5 + 7
 
 
 def test_a_daemon_that_is_told_nothing_imports_none_of_it() -> None:

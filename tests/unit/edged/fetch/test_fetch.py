@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.fileserver import file_server
 
-from edged import fetch
+from edged import childprocess, fetch
 from edged.errors import UnavailableError
 from edged.fetch import Order, StoppedError, fetched, shown
 
@@ -101,6 +101,49 @@ def test_a_child_that_is_killed_is_started_again(tmp_path: Path) -> None:
 def test_what_is_shown_of_an_address(url: str, safe: str) -> None:
     """No login, no query, no fragment."""
     assert shown(url) == safe
+
+
+def test_what_can_never_be_fetched_is_not_tried_again(tmp_path: Path) -> None:
+    """An address that nothing can follow: told once, in one sentence."""
+    for url in ("/srv/\0x", f"http://{'a' * 70}.example/x.tar", "http://[::1/x"):
+        told: list[str] = []
+        with pytest.raises(UnavailableError, match="cannot be fetched: ") as caught:
+            fetched(order(tmp_path, url), 30, lambda: True, lambda _, text, told=told: told.append(text))  # type: ignore[misc]
+        assert "the process" not in str(caught.value)
+        assert set(told) <= {""}
+
+
+def test_a_child_that_ends_by_itself_is_not_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of ours would come again; of one that a signal ends the failures are not told within each other."""
+    tries: list[int] = []
+
+    def ends(code: int, *_: object) -> dict[str, object]:
+        tries.append(code)
+        raise childprocess.NoAnswerError(childprocess.ended(code), code)
+
+    for code in (1, -9):
+        monkeypatch.setattr(childprocess, "guarded_answer", lambda child, *_, code=code: (child.kill(), ends(code)))
+        with pytest.raises(UnavailableError) as caught:
+            fetched(order(tmp_path, "/srv/x"), 0.5, lambda: True, lambda *_: None)
+        assert str(caught.value).count("the process that fetched it") == 1
+    assert tries.count(1) == 1
+    assert tries.count(-9) > 1
+
+
+def test_a_redirect_without_an_end_fills_no_memory(tmp_path: Path) -> None:
+    """A server that sends a body for ever with its redirect: the redirect is followed, the body is not read."""
+    with file_server(data=DATA) as there, file_server(leads_to=there.url, endless=True) as server:
+        path = fetched(order(tmp_path, server.url), 30, lambda: True, lambda *_: None)
+    assert path.read_bytes() == DATA
+
+
+def test_the_childs_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever takes it: the child is ended, and not started again."""
+    monkeypatch.setattr(fetch, "MOST_MEMORY", 1 << 20)
+    with file_server(data=DATA, pause_s=0.1) as server:
+        with pytest.raises(UnavailableError, match=r"held .* of memory, at most 1\.0 MiB"):
+            fetched(order(tmp_path, server.url), 30, lambda: True, lambda *_: None)
+        assert len(server.asked) <= 1
 
 
 def test_it_can_be_given_up_between_two_tries(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from support.brokers import eventually
 
 from edged.clock import NS_PER_S, now_ns
 from edged.config import OutboxConfig
-from edged.outbox import Outbox, sender
+from edged.outbox import Outbox, record, sender
 from edged.request import OnSent
 from edged.transports.base import Message, OnDone, Subscription
 from edged.transports.loopback import LoopbackBus, LoopbackTransport
@@ -34,6 +35,7 @@ class Wire:
         self.marks: list[OnSent | None] = []
         self.qos: set[int] = set()
         self._done: list[OnDone] = []
+        self.refused: list[OnDone | None] = []
         self._lock = threading.Lock()
 
     def publish(self, message: Message, on_sent: OnSent | None = None, on_done: OnDone | None = None) -> bool:
@@ -46,6 +48,7 @@ class Wire:
             self.marks.append(on_sent)
             self.qos.add(message.qos)
             self._done.append(on_done)
+            self.refused.append(message.on_refused)
             return True
 
     def acknowledge(self, count: int = 1_000_000) -> None:
@@ -132,6 +135,19 @@ def test_large_answers_go_a_few_at_a_time(tmp_path: Path) -> None:
             made.box.publish(Message(TOPIC, bytes(40_000), 1))
         eventually(lambda: made.count("stored") == 5, "all are on disk")
         assert len(made.wire.taken) == 2  # the second began below 64 KiB
+
+
+def test_what_the_broker_did_not_take_is_not_finished(tmp_path: Path) -> None:
+    """It is counted as refused; the others are, and nothing waits."""
+    with post(tmp_path) as made:
+        made.send(0, 1, 2)
+        eventually(lambda: len(made.wire.taken) == 3, "all are with the transport")
+        tell = made.wire.refused[1]
+        assert tell is not None
+        tell()
+        made.wire.acknowledge()
+        eventually(lambda: made.count("waiting") == 0, "nothing waits")
+        assert (made.count("finished"), made.count("dropped_refused")) == (2, 1)
 
 
 def test_it_is_on_disk_before_it_is_sent(tmp_path: Path) -> None:
@@ -254,6 +270,68 @@ def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
         made.send(2)
         made.all_taken(0, 1, 2)
         eventually(lambda: made.troubles == ["File exists", ""], "the trouble is over")
+
+
+def test_nothing_to_write_says_nothing_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fills up after the start: the trouble is told until an answer is on disk again, not while none comes."""
+    monkeypatch.setattr(sender, "_DISK_RETRY_NS", 0)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with post(tmp_path) as made:
+        made.send(0)
+        made.all_taken(0)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwrite", full)
+            for number in range(1, 4):
+                made.send(number)
+                made.all_taken(*range(number + 1))
+            assert made.troubles == ["No space left on device"]
+        made.send(4)
+        made.all_taken(*range(5))
+        eventually(lambda: made.troubles == ["No space left on device", ""], "the trouble is over")
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_an_answer_of_which_no_record_can_be_made_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, online: bool
+) -> None:
+    """It is counted and logged, those before and behind it go on, to the disk as well."""
+    pack = record.pack
+
+    def failing(made: record.Record) -> bytes:
+        if made.message.payload == payload(1):
+            raise RecursionError("no record")
+        return pack(made)
+
+    monkeypatch.setattr(record, "pack", failing)
+    with post(tmp_path) as made:
+        made.wire.takes = online
+        made.send(*range(20))
+        eventually(lambda: made.count("stored") == 19, "the others are on disk")
+        assert made.count("errors") == 1
+        made.wire.takes = True
+        made.all_taken(0, *range(2, 20))
+        assert made.troubles == []
+
+
+def test_an_answer_that_the_transport_fails_on_keeps_no_place(tmp_path: Path) -> None:
+    """However many there are: the others are sent, and the disk forgets them all."""
+
+    class Failing(Wire):
+        def publish(self, message: Message, on_sent: OnSent | None = None, on_done: OnDone | None = None) -> bool:
+            if int(message.payload[:6]) % 2:
+                raise RecursionError("not this one")
+            return super().publish(message, on_sent, on_done)
+
+    count = 4 * sender.WINDOW
+    with post(tmp_path, Failing()) as made:
+        made.send(*range(count))
+        made.all_taken(*range(0, count, 2))
+        assert made.count("errors") == count // 2
+    with post(tmp_path) as again:
+        assert again.count("waiting") == 0
 
 
 def test_memory_is_bounded_while_the_disk_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import re
 import socket
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from support.brokers import eventually
 
+from edged.clock import now_ns
 from edged.errors import ExitCode, UnavailableError
 from edged.prometheus import endpoint as module
 from edged.prometheus.endpoint import MAX_HEAD, PLACES, Endpoint
@@ -113,6 +115,26 @@ def test_a_connection_that_says_nothing_is_closed(endpoint: Endpoint, monkeypatc
             pour(slow, b"G", 0.05)
         assert silent.recv(1) == b""
     eventually(lambda: not endpoint._connections, "all are closed")
+
+
+def test_no_descriptor_left_is_waited_for(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread does not try without pause what cannot succeed, and who waited is served once there is one again."""
+    tries = 0
+
+    def full(_listener: socket.socket) -> None:
+        nonlocal tries
+        tries += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    begun_ns = now_ns()
+    with monkeypatch.context() as patched:
+        patched.setattr(socket.socket, "accept", full)
+        with raw(endpoint, b"GET /metrics HTTP/1.1\r\n\r\n") as client:
+            eventually(lambda: tries >= 2, "it is tried again")
+            assert now_ns() - begun_ns >= module._PAUSE_NS
+            assert tries == 2
+            patched.undo()
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
 
 
 def test_many_scrapers_at_a_time(endpoint: Endpoint) -> None:

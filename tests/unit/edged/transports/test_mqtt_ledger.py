@@ -79,38 +79,70 @@ def _waiting(*messages: tuple[int, int]) -> Ledger:
     return ledger
 
 
+def _named(ledger: Ledger) -> tuple[int, bool] | None:
+    found = ledger.suspect()
+    return None if found is None else (found.size, found.whole)
+
+
 def test_what_a_connection_may_have_died_of() -> None:
-    """The largest that waits or was just written; not what the broker has acknowledged, until the next connection."""
-    ledger = _waiting((LARGE, 1), (LARGE + 2, 0), (LARGE + 1, 1))
-    assert ledger.suspect() == LARGE + 2  # perhaps half of it is on its way
+    """The first that is not acknowledged, of a broker that has answered something; the same one on the next."""
+    ledger = _waiting((900, 1), (LARGE, 1), (LARGE + 1, 1))
+    for mid in range(3):
+        ledger.written(mid, now_ns())
+    assert _named(ledger) is None  # nothing was answered
+    ledger.answered()
+    assert _named(ledger) is None  # the first is a small one
+    ledger.done(0)
+    assert _named(ledger) == (LARGE, True)
+    who = ledger.suspect()
+    ledger.begin()
+    assert _named(ledger) is None
+    ledger.answered()
+    assert _named(ledger) == (LARGE, False)
     ledger.written(1, now_ns())
+    assert ledger.suspect() == who
     ledger.done(1)
-    assert ledger.suspect() == LARGE + 2  # written a moment ago: QoS 0 is never acknowledged
-    ledger.begin()
-    assert ledger.suspect() == LARGE + 1
-    ledger.done(2)
-    assert ledger.suspect() == 0  # one as large was taken
-    ledger.begin()
-    assert ledger.suspect() == LARGE
+    assert _named(ledger) == (LARGE + 1, False)
 
 
-def test_a_small_message_is_a_suspect_only_when_nothing_is_taken() -> None:
-    """A broker may hang up over what it does not allow; a twin cuts connections that worked."""
-    ledger = _waiting((900, 0), (500, 1), (300, 1))
-    assert ledger.suspect() == 500
-    ledger.done(2)
-    assert ledger.suspect() == 0
-    ledger.begin()
-    assert ledger.suspect() == 500
-    assert _ledger().suspect() == 0
+def test_an_acknowledgement_of_what_came_later_acquits() -> None:
+    """The broker has gone past it."""
+    ledger = _waiting((LARGE, 1), (900, 1))
+    for mid in range(2):
+        ledger.written(mid, now_ns())
+    ledger.done(1)
+    assert _named(ledger) is None
+
+
+def test_at_qos_0_what_was_written_last_is_named() -> None:
+    """By topic and size, as it is gone: the largest in the last second that nothing acknowledged follows."""
+    ledger = _waiting((LARGE + 1, 0), (LARGE, 0), (900, 0), (900, 1))
+    ledger.answered()
+    for mid in range(3):
+        ledger.done(mid)
+    found = ledger.suspect()
+    assert found is not None
+    assert (found.size, found.who, found.whole) == (LARGE + 1, ("", LARGE + 1), True)
+    ledger.written(3, now_ns())
+    assert ledger.suspect() == found
+    ledger.done(3)
+    assert ledger.suspect() is None
 
 
 def test_what_was_written_long_ago_is_no_suspect() -> None:
     """A broker hangs up at once over what it does not take."""
     ledger = _waiting((LARGE, 0))
-    ledger.written(0, now_ns() - 2 * NS_PER_S)
+    ledger.answered()
     ledger.done(0, now_ns() - 2 * NS_PER_S)
-    assert ledger.suspect() == 0
+    assert (ledger.suspect(), ledger.largest()) == (None, 0)
+
+
+def test_refused_is_told_before_done() -> None:
+    """Whoever hears that nothing more will be done knows by then how it ended."""
+    ledger, told = _ledger(), list[str]()
+    ledger.admit(1, Entry(5, 1, None, lambda: told.append("done"), lambda: told.append("refused")))
+    ledger.done(1, refused=True)
+    assert told == ["refused", "done"]
 
 
 def test_a_callback_that_raises_is_counted() -> None:

@@ -81,6 +81,14 @@ def test_the_payload_is_not_copied() -> None:
     assert buffer.readers() == 1
 
 
+@pytest.mark.parametrize("flags", [0x00, 0x01, 0x02, 0x03, 0x0A, 0x0B])
+def test_the_flags_are_told(flags: int) -> None:
+    """DUP, QoS and RETAIN (MQTT 5.0, 3.3.1)."""
+    mid = b"\x00\x01" if flags & 6 else b""
+    message, _ = _read(b"\x00\x01t" + mid + b"\x00p", 0x30 | flags)
+    assert (message.dup, message.qos, message.retain) == (bool(flags & 8), flags >> 1 & 3, bool(flags & 1))
+
+
 def test_3_1_1_has_no_properties() -> None:
     """What follows the topic is the payload."""
     assert _read(b"\x00\x01t\x02\x01\x01", v5=False)[0].payload == b"\x02\x01\x01"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import statistics
 
+import pytest
+
+from edged.transports.mqtt_ledger import Suspect
 from edged.transports.mqtt_session import Backoff, ProtocolChoice, SizeLimit
 from edged.transports.mqtt_settings import MqttSettings
 
@@ -132,19 +135,67 @@ def test_a_broker_that_goes_away_is_no_twin() -> None:
     assert not backoff.contested
 
 
-def test_a_size_that_kills_three_connections_is_the_limit() -> None:
-    """The smallest of the three suspects cannot be sent; what was learnt is believed for five minutes."""
+def _suspect(size: int, who: str = "a", *, whole: bool = True) -> Suspect:
+    return Suspect(size, who, whole)
+
+
+def test_a_message_that_kills_three_connections_tells_the_limit() -> None:
+    """It is given up, and what was learnt is believed for five minutes."""
     limit = SizeLimit()
-    assert [limit.ended(size, _S, 0) for size in (50_000, 40_000, 60_000)] == [0, 0, 39_999]
+    assert [limit.died(_suspect(40_000), 2 * _S, 0) for _ in range(3)] == [0, 0, 39_999]
     assert (limit.current(299 * _S), limit.current(300 * _S)) == (39_999, 0)
     limit.told = 20_000
     assert (limit.current(0), limit.current(300 * _S)) == (20_000, 20_000)
+    assert [limit.died(_suspect(50_000, whole=False), _S // 2, 0) for _ in range(3)] == [0, 0, 49_999]
 
 
-def test_what_is_no_sign_of_a_limit() -> None:
-    """A connection that lived, one that nothing can be blamed for; a small message is given up, but is no limit."""
+@pytest.mark.parametrize(
+    ("suspect", "lifetime_ns"),
+    [(_suspect(50_000), 3 * _S), (_suspect(50_000, "b"), _S), (_suspect(50_000, whole=False), _S), (None, _S)],
+    ids=["it lived", "another message", "not written within a second", "nothing to blame"],
+)
+def test_what_is_no_sign_of_a_limit(suspect: Suspect | None, lifetime_ns: int) -> None:
+    """After two deaths of one message a third connection that says nothing of it: the count begins anew."""
     limit = SizeLimit()
-    assert [limit.ended(50_000, _S, 0), limit.ended(50_000, _S, 0), limit.ended(50_000, 3 * _S, 0)] == [0, 0, 0]
-    assert [limit.ended(50_000, _S, 0), limit.ended(50_000, _S, 0), limit.ended(0, _S, 0)] == [0, 0, 0]
-    assert [limit.ended(600, _S, 0) for _ in range(3)] == [0, 0, 599]
+    assert [limit.died(_suspect(50_000), _S, 0) for _ in range(2)] == [0, 0]
+    assert limit.died(suspect, lifetime_ns, 0) == 0
+    assert [limit.died(_suspect(50_000), _S, 0) for _ in range(2)] == [0, 0]
+    limit.acquit()
+    assert limit.died(_suspect(50_000), _S, 0) == 0
     assert limit.current(0) == 0
+
+
+def test_a_small_packet_that_is_too_large_is_no_limit() -> None:
+    """It is given up, but a status must get out."""
+    limit = SizeLimit()
+    assert limit.exceeded(600, 0) == 599
+    assert limit.current(0) == 0
+
+
+def test_an_explanation_hides_no_other_sign() -> None:
+    """Three short lives that a message explains are none of a twin's; what the broker said stays, and so do others."""
+    backoff = Backoff(MqttSettings("h", reconnect_min_s=1, reconnect_max_s=64))
+    for _ in range(3):
+        backoff.delay_s()
+        backoff.lived(_S)
+    backoff.explained(3)
+    assert not backoff.contested
+    assert backoff.delay_s() <= 1
+    for _ in range(6):
+        backoff.lived(_S)
+    backoff.explained(3)
+    assert backoff.contested
+    backoff.lived(1000 * _S)
+    backoff.taken_over()
+    backoff.explained(3)
+    assert (backoff.contested, backoff.told) == (True, True)
+
+
+def test_whether_the_broker_was_away_between_two_connections() -> None:
+    """From the first attempt that reached nothing to the end of the next connection."""
+    backoff = Backoff(MqttSettings("h"))
+    assert not backoff.away
+    backoff.unreached()
+    assert backoff.away
+    backoff.lived(_S)
+    assert not backoff.away

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import socket
@@ -46,6 +47,18 @@ def test_a_group_may_connect_too(path: Path) -> None:
             assert (mode(path), path.stat().st_gid) == (0o660, os.getgid())
     finally:
         os.umask(old)
+
+
+def test_a_group_that_may_not_be_given_leaves_no_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is no member cannot hand the file to a group: an error, and nothing stays behind."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    with pytest.raises(ConfigError, match="Operation not permitted"):
+        shm_socket.listen(path, grp.getgrgid(os.getgid()).gr_name)
+    assert not path.exists()
 
 
 def test_a_file_left_behind_is_replaced(path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edged.latency import Histogram, StageLatency
+from edged.figures import StageLatency
+from edged.latency import Histogram
 from edged.request import STAGES, Request
 
 
