@@ -8,7 +8,7 @@ send a message before the publishing thread learns its id; not so where the id i
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from edged.clock import NS_PER_S, now_ns
@@ -25,6 +25,7 @@ class Entry:
 
     on_refused: who wants to know that the broker takes no message of this size.
     turn: the place among all writes of messages, 0 before the first; written again, it has a new one.
+    accepted_ns: when it was entered.
     """
 
     size: int
@@ -34,18 +35,19 @@ class Entry:
     on_refused: OnDone | None = None
     topic: str = ""
     turn: int = 0
+    accepted_ns: int = field(default_factory=now_ns)
     written_ns: int = 0  # set by a publishing thread that wrote it, before the acknowledgement can be looked at
 
 
 class Suspect(NamedTuple):
     """A message that a connection may have died of. who: the same in another connection means the same message.
 
-    whole: all of it was written.
+    stuck_ns: how long it has waited to be written, 0 once all of it was.
     """
 
     size: int
     who: object
-    whole: bool
+    stuck_ns: int
 
 
 @dataclass(slots=True)
@@ -217,19 +219,27 @@ class Ledger:
 
         The first that has no acknowledgement, of those on which the broker owes one: it took what came before, and
         nothing from there on. At QoS 0 the largest written in the last second, as long as nothing after it was
-        acknowledged. Only a large one, and only of a broker that answered anything: another may be dead for any reason.
+        acknowledged, else the one that is not all written. Only a large one, and only of a broker that answered
+        anything: another may be dead for any reason.
         """
         with self._lock:
-            first = next((entry for entry in self._entries.values() if entry.qos), None)
-            lately = self._written_lately()
-            whole = first is not None and first.turn > self._begun
-            if lately is not None and lately.turn > self._taken and not (first and whole and first.turn < lately.turn):
-                found = Suspect(lately.size, (lately.topic, lately.size), whole=True)
-            elif first is not None and not (whole and first.turn < self._taken):
-                found = Suspect(first.size, first, whole=whole)
-            else:
+            found = self._first_unanswered()
+            if found is None or not self._answered or found.size < LARGE:
                 return None
-            return found if self._answered and found.size >= LARGE else None
+            who = found if found.qos else (found.topic, found.size)
+            return Suspect(found.size, who, 0 if found.turn > self._begun else now_ns() - found.accepted_ns)
+
+    def _first_unanswered(self) -> Entry | None:
+        entries = self._entries.values()
+        first = next((entry for entry in entries if entry.qos), None)
+        if first is not None and self._begun < first.turn:
+            lately = self._written_lately()
+            earlier = lately is not None and self._taken < lately.turn < first.turn
+            return lately if earlier else first if first.turn > self._taken else None
+        lately = self._written_lately()
+        if lately is not None and lately.turn > self._taken:
+            return lately
+        return next(iter(entries), None)  # what is not all written
 
     def largest(self) -> int:
         """Return the size in bytes of the largest message that waits, or was written at QoS 0 in the last second."""

@@ -150,7 +150,7 @@ class SizeLimit:
 
     MQTT 3.1.1 has no word for it: the broker hangs up over a packet too large for it, and would get it again for ever.
     It hangs up at once, and is there again at once. So it is believed after three connections in a row that died over
-    the same message, each within three seconds, or within one where the message was not even written.
+    the same message, each within three seconds; where it was not all written, within one since it might have been.
     """
 
     def __init__(self) -> None:
@@ -164,7 +164,8 @@ class SizeLimit:
 
         Returns the limit to which waiting messages must be held now; 0 when nothing was learnt.
         """
-        if suspect is None or lifetime_ns >= (_DEADLY_S if suspect.whole else _AT_ONCE_S) * NS_PER_S:
+        stuck_ns = 0 if suspect is None else min(suspect.stuck_ns, lifetime_ns)
+        if suspect is None or lifetime_ns >= _DEADLY_S * NS_PER_S or stuck_ns >= _AT_ONCE_S * NS_PER_S:
             self.acquit()
             return 0
         self._deaths = self._deaths + 1 if suspect.who == self._who else 1

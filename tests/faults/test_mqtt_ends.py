@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,29 +32,16 @@ class Dying:
     def _count(self) -> None:
         self.refused += 1
 
-    def die(self, *, away: bool = False) -> None:
-        """Read what comes until nothing is left unread, end the connection, and let the next one in.
-
-        away: nothing is there in between.
-        """
+    def die(self) -> None:
+        """Read what comes until nothing is left unread, end the connection, and let the next one in."""
         if self._suback:
             self.answer_subscription()
         for _ in range(self.stats()["outgoing_messages"]):
             assert self.broker.read_packet()[0] & 0xF0 == 0x30
         self.broker.socket.sendall(self._last_words)
-        if away:
-            self.broker.listener.shutdown(socket.SHUT_RDWR)
         self.broker.socket.close()
-        if away:
-            self._stay_away()
         self._connections += 1
         self.broker.accept(self._connections)
-
-    def _stay_away(self) -> None:
-        """Refuse connections until one was tried."""
-        before = self.stats()["connect_failures"]
-        eventually(lambda: self.stats()["connect_failures"] > before, "nothing is there")
-        self.broker.listener.listen()
 
     def answer_subscription(self) -> None:
         self.broker.socket.sendall(b"\x90\x04" + self.broker.subscribe[2:4] + b"\x00\x01")
@@ -119,14 +105,6 @@ def test_one_connection_that_answers_nothing_acquits(dying: Callable[..., Dying]
     for suback in (True, True, False, True, True):
         made._suback = suback
         made.die()
-    assert made.stats()["dropped_poison"] == 0
-
-
-def test_a_broker_that_goes_away_acquits(dying: Callable[..., Dying]) -> None:
-    """It restarts: that ends connections too, whatever is on its way."""
-    made = dying()
-    for away in (False, True, False, True, False):
-        made.die(away=away)
     assert made.stats()["dropped_poison"] == 0
 
 

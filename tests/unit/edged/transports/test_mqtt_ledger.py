@@ -81,7 +81,7 @@ def _waiting(*messages: tuple[int, int]) -> Ledger:
 
 def _named(ledger: Ledger) -> tuple[int, bool] | None:
     found = ledger.suspect()
-    return None if found is None else (found.size, found.whole)
+    return None if found is None else (found.size, found.stuck_ns == 0)
 
 
 def test_what_a_connection_may_have_died_of() -> None:
@@ -122,11 +122,24 @@ def test_at_qos_0_what_was_written_last_is_named() -> None:
         ledger.done(mid)
     found = ledger.suspect()
     assert found is not None
-    assert (found.size, found.who, found.whole) == (LARGE + 1, ("", LARGE + 1), True)
+    assert (found.size, found.who, found.stuck_ns) == (LARGE + 1, ("", LARGE + 1), 0)
     ledger.written(3, now_ns())
     assert ledger.suspect() == found
     ledger.done(3)
     assert ledger.suspect() is None
+
+
+def test_what_is_not_all_written_is_named() -> None:
+    """At QoS 0 as well, while the kernel has half of it; and for how long it has waited."""
+    ledger = _waiting((LARGE, 0), (LARGE + 1, 0), (LARGE + 2, 1))
+    ledger.answered()
+    before = now_ns()
+    found = ledger.suspect()
+    assert found is not None
+    assert (found.size, found.who) == (LARGE, ("", LARGE))
+    assert 0 < found.stuck_ns < now_ns() - before + NS_PER_S
+    ledger.written(2, now_ns())  # it was, so what is before it in the book was as well
+    assert _named(ledger) == (LARGE + 2, True)
 
 
 def test_what_was_written_long_ago_is_no_suspect() -> None:

@@ -135,8 +135,8 @@ def test_a_broker_that_goes_away_is_no_twin() -> None:
     assert not backoff.contested
 
 
-def _suspect(size: int, who: str = "a", *, whole: bool = True) -> Suspect:
-    return Suspect(size, who, whole)
+def _suspect(size: int, who: str = "a", stuck_ns: int = 0) -> Suspect:
+    return Suspect(size, who, stuck_ns)
 
 
 def test_a_message_that_kills_three_connections_tells_the_limit() -> None:
@@ -146,12 +146,13 @@ def test_a_message_that_kills_three_connections_tells_the_limit() -> None:
     assert (limit.current(299 * _S), limit.current(300 * _S)) == (39_999, 0)
     limit.told = 20_000
     assert (limit.current(0), limit.current(300 * _S)) == (20_000, 20_000)
-    assert [limit.died(_suspect(50_000, whole=False), _S // 2, 0) for _ in range(3)] == [0, 0, 49_999]
+    stuck = [(9 * _S, _S // 2), (_S // 2, 2 * _S), (_S // 2, _S // 2)]  # since it was there, or the connection
+    assert [limit.died(_suspect(50_000, "a", waited), lived, 0) for waited, lived in stuck] == [0, 0, 49_999]
 
 
 @pytest.mark.parametrize(
     ("suspect", "lifetime_ns"),
-    [(_suspect(50_000), 3 * _S), (_suspect(50_000, "b"), _S), (_suspect(50_000, whole=False), _S), (None, _S)],
+    [(_suspect(50_000), 3 * _S), (_suspect(50_000, "b"), _S), (_suspect(50_000, "a", _S), _S), (None, _S)],
     ids=["it lived", "another message", "not written within a second", "nothing to blame"],
 )
 def test_what_is_no_sign_of_a_limit(suspect: Suspect | None, lifetime_ns: int) -> None:
