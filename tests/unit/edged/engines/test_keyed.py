@@ -63,7 +63,7 @@ def step(engine: KeyedEngine, key: str, x: Any) -> Any:
     return engine.outputs[0].copy()
 
 
-@pytest.mark.parametrize("make", [tensor_state, resource_state])
+@pytest.mark.parametrize("make", [tensor_state, pytest.param(resource_state, marks=pytest.mark.tf)])
 def test_interleaved_keys_answer_as_separate_interpreters(
     make: Callable[[Path], Bundle], runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -84,7 +84,7 @@ def test_interleaved_keys_answer_as_separate_interpreters(
     engine.close()
 
 
-@pytest.mark.parametrize("make", [tensor_state, resource_state])
+@pytest.mark.parametrize("make", [tensor_state, pytest.param(resource_state, marks=pytest.mark.tf)])
 def test_reset_is_the_first_state_again(make: Callable[[Path], Bundle], runtime: Runtime, tmp_path: Path) -> None:
     """One key begins anew and answers as it first did; the other goes on."""
     loaded = make(tmp_path)
@@ -268,6 +268,7 @@ def test_memory_of_a_key_is_told(tmp_path: Path, runtime: Runtime) -> None:
         engine.close()
 
 
+@pytest.mark.tf
 def test_the_runtimes_themselves_do_not_set_back(runtime: Runtime) -> None:
     """Why state begins with a new interpreter: `reset_all_variables` leaves a resource variable as it is."""
     made = tflite_runtime.by_name(runtime.name).module().Interpreter(model_content=tflitefiles.converted("count"))
