@@ -65,7 +65,7 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> H
 
 def _cells(row: Sequence[str], head: Sequence[str]) -> Iterable[Html]:
     yield el("th", row[0], scope="row")
-    yield from (el("td", cell, data_label=label) for cell, label in zip(row[1:], head[1:], strict=True) if cell)
+    yield from (el("td", cell, data_label=label) for cell, label in zip(row[1:], head[1:], strict=True))
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Html:

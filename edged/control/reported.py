@@ -21,6 +21,7 @@ class Row:
     """One model. rev: of the message that asked for what is there or under way; None before the first.
 
     sha256: of the bundle that serves, as it was asked for; None for the configured one, unless it is known.
+    ended: state and error that the last wish ended with, which hold again where a later one is given up.
     """
 
     state: str = "READY"
@@ -31,6 +32,7 @@ class Row:
     bytes: int | None = None
     text: str = ""
     error: str = ""
+    ended: tuple[str, str] = ("READY", "")
 
 
 @dataclass
@@ -77,6 +79,7 @@ class Reported:
         """Tell how it ended. error: why the old one serves on, or what is wrong all the same."""
         row = self.rows[name]
         row.state, row.error, row.text, row.bytes = state, error, "", None
+        row.ended = state, error
         self.publish()
 
     def publish(self) -> None:

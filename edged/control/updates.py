@@ -75,7 +75,7 @@ class Updates:
         except (AbandonedError, StoppedError):
             log.info("model %s: the update to %.12s was given up: it is no longer wanted", name, task.wish.sha256)
             row.rev, row.wanted = before
-            state, told = "READY", ""
+            state, told = row.ended
         self._parts.deployed.prune(worker.plan.bundle.path for worker in self._parts.workers.values())
         self._reported.end(name, state, told)
         return True
