@@ -157,8 +157,10 @@ def loads(args: argparse.Namespace) -> Sequence[Load]:
 def _misplaced(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
     if args.concurrency and not args.closed:
         yield "--concurrency", "is of a closed loop (--closed); an open loop sends by its schedule"
-    if args.find_knee != (args.p99_ms is not None):
-        yield "--find-knee", "goes with --p99-ms, the bound that P99 must keep"
+    if args.find_knee and args.p99_ms is None:
+        yield "--find-knee", "needs --p99-ms, the bound that P99 must keep"
+    if args.p99_ms is not None and not args.find_knee:
+        yield "--p99-ms", "is of --find-knee; --max-p99-ms is the bound of other runs"
     if args.arrivals == "poisson" and (args.closed or args.every):
         yield "--arrivals", "is of an open loop"
     if args.find_knee and (len(args.model) > 1 or len(args.payload) > 1 or len(args.qos) > 1):

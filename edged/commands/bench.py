@@ -115,7 +115,7 @@ def _target(args: argparse.Namespace) -> Iterator[tuple[DeviceTarget, list[str],
             yield target, [], args.connect_timeout
         return
     if (args.config is None) == (args.bundle is None):
-        raise UsageError("--loopback", "needs a configuration or a bundle", "-c FILE or --bundle BUNDLE")
+        raise UsageError("--loopback", "needs one configuration or one bundle", "either -c FILE or --bundle BUNDLE")
     from edged.bench.inprocess import InProcess, from_bundle, from_file  # noqa: PLC0415  # a daemon and its runtime
 
     config = from_bundle(args.bundle) if args.bundle else from_file(args.config)
