@@ -6,18 +6,21 @@ send the same correlation with every request: those must not get an old answer. 
 for: a step of another key is another request.
 Bounded by bytes and by age; what is pushed out is only ever run again.
 
-**The checksum.** Python's own hash of bytes (SipHash, 64 bits on a 64-bit machine, keyed anew at each start) over the
-whole payload, a block at a time with the hash of the blocks before in front: no copy of a payload's size is made. It is
-as fast as CRC-32, and without the key nobody can make two payloads that have the same one; hashes made for cryptography
-take two to five times as long, and longer still on boards without instructions for them.
+**The checksum.** XXH3 (64 bits, https://github.com/Cyan4973/xxHash) over the whole payload, in place and without the
+interpreter's lock, with a seed of this process: a payload of 150 KB costs 2.5 µs where Python's own hash of bytes takes
+35 and CRC-32 as long. It is no proof against somebody who makes two payloads with the same one on purpose; who does
+that gets the first one's answer himself, since the reply topic is part of the key and is his own.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import xxhash
 
 from edged.clock import NS_PER_S, now_ns
 from edged.request import Buffer
@@ -42,7 +45,7 @@ class _Entry:
     reply: Message | None = None  # None while the first one is still being answered
 
 
-_BLOCK = 16_384  # bytes
+_SEED = secrets.randbits(64)
 
 # What an entry costs beside its payload: key, entry, message and dictionary slot (measured, rounded up).
 OVERHEAD = 1024
@@ -104,11 +107,8 @@ class ReplyMemory:
 
 
 def checksum(payload: Buffer) -> int:
-    """Return what stands for the payload's content in this process; see the module. Allocates one block."""
-    data, found = memoryview(payload), 0
-    for at in range(0, len(data), _BLOCK):
-        found = hash(b"".join((found.to_bytes(8, "little", signed=True), data[at : at + _BLOCK])))
-    return found
+    """Return what stands for the payload's content in this process; see the module."""
+    return xxhash.xxh3_64_intdigest(payload, _SEED)
 
 
 def _cost(key: ReplyKey) -> int:

@@ -48,7 +48,7 @@ class Receiver:
         self._start, self._at, self._end, self._records = self._stop, 0, 0, records
 
     def receive(self, sock: Any) -> bool:
-        """Read once; returns whether more may be there. Raises EOFError at the end, and what the socket raises."""
+        """Read once; returns whether to read again at once. Raises EOFError at the end, and what the socket raises."""
         if self._start == self._stop:
             self._rewind()
         elif self._stop == self.buffer.size:
@@ -61,7 +61,8 @@ class Receiver:
         if self._start == self._stop:
             self._begun_ns = self.read_ns
         self._stop += count
-        return self._stop == until or self._records
+        # To a large packet's last byte: what comes after it, if anything, is asked for anew, not tried for in vain.
+        return self._records or (self._stop == until and not (self._large and until == self._end))
 
     def next_packet(self) -> bool:
         """Find the next whole packet in what was read; raises MalformedError on a length that does not end."""

@@ -71,6 +71,7 @@ class ShmTransport:
         self._door: Door | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._closed = False  # nobody comes in any more: only then may the serving thread end, or it would miss one
         self._end_ns = self._next_log_ns = 0
 
     def start(
@@ -141,6 +142,7 @@ class ShmTransport:
         self._stopping = True
         self._end_ns = now_ns() + int(timeout_s * NS_PER_S)
         self._door.stop()
+        self._closed = True
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
         if self._thread is not threading.current_thread():
@@ -161,7 +163,7 @@ class ShmTransport:
     def _serve(self) -> None:
         if self._on_connection is not None:
             self._counters.guard(self._on_connection, True, Connected(self.name, resumed=False))  # noqa: FBT003  # the contract's order
-        while not self._stopping:
+        while not self._closed:
             for fd, events in self._poller.poll():
                 self._attend(fd, events)
         self._finish()

@@ -21,6 +21,7 @@ from support.shmbox import Box
 
 from edged.clock import now_ns
 from edged.errors import InternalError, UnavailableError, UsageError
+from edged.transports import shm_memory, shm_wire
 from edged.transports.base import Message, Subscription
 
 USER = f"local-{os.getuid()}"
@@ -362,6 +363,38 @@ def test_stop_writes_what_waits_and_says_so(box: Box, producer: RawProducer) -> 
     assert not box.path.exists()
     assert not box.answer()
     assert box.stat("dropped_stopped") == 1
+
+
+def test_who_comes_in_while_it_stops_is_told_too(box: Box, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The serving thread may be awake meanwhile: it must not end before the door is shut."""
+    asked, given = threading.Event(), threading.Event()
+    create = shm_memory.create
+
+    def slowly(shape: shm_wire.Hello) -> int:
+        asked.set()
+        assert given.wait(10)
+        return create(shape)
+
+    first = RawProducer(path)
+    monkeypatch.setattr(shm_memory, "create", slowly)
+    words: list[object] = []
+
+    def enter() -> None:
+        with RawProducer(path) as late:
+            words.append(late.receive())
+
+    threads = [threading.Thread(target=enter), threading.Thread(target=box.transport.stop, args=(1,))]
+    threads[0].start()
+    assert asked.wait(10)
+    threads[1].start()
+    eventually(lambda: not path.exists(), "it stops")
+    first.close()  # which the serving thread hears
+    assert box.transport._thread is not None
+    box.transport._thread.join(0.3)
+    given.set()
+    for thread in threads:
+        thread.join(10)
+    assert words == ["the daemon stops"]
 
 
 def test_stop_in_a_callback(box: Box, producer: RawProducer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tracemalloc
 from collections.abc import Iterator
@@ -182,13 +183,16 @@ def test_another_connection_begins_at_a_packet() -> None:
 
 
 def test_whether_more_may_be_there() -> None:
-    """A read that filled what was offered may have left something; TLS always may."""
+    """A read that filled what was offered may have left more; TLS always may, a large packet read whole did not."""
     receiver = Receiver()
     assert receiver.receive(_Socket(b"\x30\x7f" + b"x" * 5000, iter([AHEAD])))
     receiver.reset(records=False)
     assert not receiver.receive(_Socket(b"\xc0\x00", iter([10])))
     receiver.reset(records=True)
     assert receiver.receive(_Socket(b"\xc0\x00", iter([10])))
+    receiver.reset(records=False)
+    large = _Socket(_packet(0x30, b"x" * 100_000) + b"\xc0\x00", itertools.repeat(1_000_000))
+    assert [(receiver.receive(large), receiver.next_packet()) for _ in range(2)] == [(True, False), (False, True)]
 
 
 def test_when_a_packet_began() -> None:
