@@ -5,7 +5,8 @@ whichever thread happens to make the object that is one too many, while it holds
 ready everything that is there is collected and set aside (it will not be looked at again), the collector's own
 schedule is turned off, and the main thread looks after it: as soon as it finds nothing in flight, or, where requests
 never leave a gap, when many objects have come together. Memory is bounded either way: what can be forgotten is looked
-for by generation, as the interpreter's schedule does it, with wider limits.
+for by generation, as the interpreter's schedule does it, with wider limits. What was set aside is looked at again (some
+15 ms) only where memory has grown.
 
 The interpreter's lock is handed over sooner from then on, too. A thread that waits for it asks for it only after the
 switch interval, 5 ms by default; so long would a finished inference wait for the main thread, which takes some
@@ -29,12 +30,12 @@ PATIENCE = 20  # turns that `resettle` waits for a gap
 class Collection:
     """The schedule of one process, the interpreter's own until it is settled first.
 
-    busy: whether a request is in flight. settled: called after everything was collected; the time to give memory back.
-    One thread calls all but `resettle`.
+    busy: whether a request is in flight. grown: whether there is enough memory to give back. settled: called after
+    everything was collected; the time to give it back. One thread calls all but `resettle`.
     """
 
-    def __init__(self, busy: Callable[[], bool], settled: Callable[[], None]) -> None:
-        self._busy, self._settled = busy, settled
+    def __init__(self, busy: Callable[[], bool], grown: Callable[[], bool], settled: Callable[[], None]) -> None:
+        self._busy, self._grown, self._settled = busy, grown, settled
         self._held = False
         self._switch_s = 0.0  # what it was before
         self._waits = 0  # turns left before it is settled again, busy or not; 0 when nothing asks for it
@@ -53,14 +54,14 @@ class Collection:
         self._settled()
 
     def resettle(self) -> None:
-        """Have it settled in the next gap between requests: all is ready, or much of what was set aside is not used."""
+        """Have it settled in the next gap between requests: all is ready, or another model serves."""
         self._waits = PATIENCE
 
     def turn(self) -> None:
         """Collect if it is time to; to be called now and then."""
         busy = self._busy()
         if self._waits == 1 or (self._waits and not busy):
-            self.settle()
+            self._settle_again()
         elif self._waits:
             self._waits -= 1
         if not self._held:
@@ -68,6 +69,15 @@ class Collection:
         generation = due(gc.get_count(), BUSY if busy else IDLE)
         if generation is not None:
             gc.collect(generation)
+
+    def _settle_again(self) -> None:
+        """Settle it, or where memory has not grown set aside what came since (a millisecond)."""
+        if not self._held or self._grown():
+            self.settle()
+            return
+        self._waits = 0
+        gc.collect()
+        gc.freeze()
 
     def release(self) -> None:
         """Give the schedule back to the interpreter."""

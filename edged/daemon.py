@@ -93,7 +93,7 @@ class Daemon:
         self._announcer = Announcer(config.device, self._report, self._send, self._status_facts)
         self._keep_warm: KeepWarm | None = None
         self._memory = OwnMemory(config.memory_lock)
-        self._collection = Collection(self._in_flight, self._settled)
+        self._collection = Collection(self._in_flight, self._memory.grown, self._settled)
         accept, told = config.updates.accept, self._parts.deployed.told
         self._desk = Desk(config.device, self._rooms, self._wake, desired=accept, told=told)
         self._unrouted, self._network_scheduling = 0, ""

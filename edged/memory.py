@@ -52,13 +52,16 @@ class OwnMemory:
         self._wanted, self._held = lock != "off", False
         self._settled_bytes = 0
 
+    def grown(self) -> bool:
+        """Whether there is more than the last time by so much that it is worth a pause."""
+        return (resident("self") or 0) > self._settled_bytes + SLACK
+
     def settle(self) -> None:
         """Return what is free and lock what is left and what comes; nothing while little has come since the last time.
 
         It takes some ten milliseconds, in which other threads may have to wait for memory.
         """
-        now = resident("self") or 0
-        if self._settled_bytes and now <= self._settled_bytes + SLACK:
+        if self._settled_bytes and not self.grown():
             return
         self.release()  # nothing that is locked can be returned
         return_memory()

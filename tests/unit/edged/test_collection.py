@@ -20,14 +20,14 @@ class Cycle:
 
 
 class Traffic:
-    """Whether requests are in flight, as a test says."""
+    """Whether requests are in flight and memory has grown, as a test says."""
 
     def __init__(self) -> None:
-        self.busy = False
+        self.busy, self.grown = False, True
         self.settled = 0
 
     def collection(self) -> Collection:
-        return Collection(lambda: self.busy, self._settled)
+        return Collection(lambda: self.busy, lambda: self.grown, self._settled)
 
     def _settled(self) -> None:
         self.settled += 1
@@ -148,6 +148,27 @@ def test_settled_again_in_a_gap(collection: Collection, traffic: Traffic) -> Non
     assert (gone() is None, traffic.settled) == (True, 2)
     collection.turn()
     assert traffic.settled == 2
+
+
+def test_without_growth_only_what_is_new_is_looked_at(collection: Collection, traffic: Traffic) -> None:
+    """New cycles are freed, the rest is set aside too; what was set aside before waits until memory has grown."""
+    aside = Cycle()
+    collection.settle()
+    frozen, before = gc.get_freeze_count(), weakref.ref(aside)
+    del aside
+    kept, new = [[number] for number in range(1000)], make_cycles(10)
+    traffic.grown = False
+    collection.resettle()
+    collection.turn()
+    assert (before() is None, traffic.settled, gc.get_count()[2]) == (False, 1, 0)
+    assert not any(cycle() for cycle in new)
+    assert gc.get_freeze_count() >= frozen + len(kept)
+    traffic.grown = True
+    collection.turn()
+    assert before() is not None, "nobody asked"
+    collection.resettle()
+    collection.turn()
+    assert (before() is None, traffic.settled) == (True, 2)
 
 
 def test_settled_again_without_a_gap(collection: Collection, traffic: Traffic) -> None:
