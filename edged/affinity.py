@@ -9,15 +9,26 @@ POSIX says: see setpriority(2), NOTES.
 most there is, so that a device with one level only loses nothing by it; each level behind it is 5 nice steps, a third
 of the CPU time where both want it, or one step of SCHED_FIFO, which is strict. Where raising is not permitted the first
 level stays as it is, and those behind it are lowered by as much: that is always permitted.
+
+**Sessions.** Where the kernel weighs sessions against each other, a nice value counts inside one only (autogroup, see
+sched(7)). A daemon that leads its session, as one started by init or setsid does, raises that as well; one started from
+a shell leaves the shell's alone. Under systemd services are weighed instead, see `CPUWeight` in the unit.
+
+**Turns.** A niced thread gets nearly all of a CPU, but not at once: who computes there may end a turn of some
+milliseconds first. So threads that are not realtime ask for short turns as well (`timeslice`), permitted or not.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
+
+from edged import timeslice
 
 Realtime = Literal["auto", "fifo", "nice", "off"]
 
@@ -26,6 +37,7 @@ FIFO_PRIORITY = 50  # what the kernel gives its own threaded interrupts
 FOREMOST = -1  # `behind` of a thread that all models wait for: before them with SCHED_FIFO, beside the first with nice
 _NICE_STEP = 5
 _LEAST_NICE = 19
+_AUTOGROUP = Path("/proc/self/autogroup")  # "/autogroup-25 nice 0"
 
 
 def pin(cpus: Collection[int]) -> str | None:
@@ -69,7 +81,18 @@ def _lowered(behind: int) -> str:
 def _nice(value: int) -> tuple[bool, str]:
     """Return whether it was achieved, and what there is to tell."""
     wanted = f"nice {value}"
-    return _attempt(wanted, lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), value))
+    achieved = _attempt(wanted, lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), value))
+    if achieved[0] and value < 0:
+        _raise_session(value)
+    return achieved
+
+
+def _raise_session(value: int) -> None:
+    if os.getsid(0) != os.getpid():
+        return
+    with contextlib.suppress(OSError, IndexError, ValueError):  # no autogroup here, or it may not be written
+        if int(_AUTOGROUP.read_text().split()[-1]) > value:
+            _AUTOGROUP.write_text(str(value))
 
 
 def _fifo(behind: int) -> tuple[bool, str]:
@@ -109,8 +132,10 @@ class ThreadPolicy:
         return cls(tuple(fields["cpus"]), fields["realtime"], fields["behind"])
 
     def apply(self) -> str:
-        """Apply it to the calling thread; returns what was achieved, like "cpus 1, nice -20"."""
-        achieved = raise_priority(self.realtime, self.behind)
-        if not self.cpus:
-            return achieved
-        return f"{pin(self.cpus) or f'cpus {_listed(self.cpus)}'}, {achieved}"
+        """Apply it to the calling thread; returns what was achieved, like "cpus 1, nice -20, slice 0.1 ms"."""
+        told = [raise_priority(self.realtime, self.behind)]
+        if self.cpus:
+            told.insert(0, pin(self.cpus) or f"cpus {_listed(self.cpus)}")
+        if self.realtime != "off" and (short := timeslice.shorten()):
+            told.append(short)
+        return ", ".join(told)

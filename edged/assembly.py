@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from edged import bundle
-from edged.admission import Admission, Bounds, Sweeper
+from edged.admission import Admission, Bounds, Fail, Sweeper
 from edged.affinity import FOREMOST, ThreadPolicy
 from edged.bundle import Bundle
 from edged.config import Config, ModelConfig, StreamConfig
@@ -57,21 +57,23 @@ class Beside(Protocol):
 
 
 def read_bundles(config: Config, kept: Mapping[str, Bundle] | None = None) -> dict[str, Bundle]:
-    """Read and verify every model's bundle. Raises BadDataError naming all that are wrong, one a line.
+    """Read and verify every model's bundle. Raises BadDataError naming all that are wrong.
 
     kept: by model, those that serve in place of the configured ones.
     """
     bundles = dict(kept or {})
-    wrong: list[str] = []
+    wrong: list[BadDataError] = []
     for model in config.models:
         if model.name in bundles:
             continue
         try:
             bundles[model.name] = bundle.read(model.bundle)
         except BadDataError as exc:
-            wrong.append(str(exc))
+            wrong.append(exc)
+    if len(wrong) == 1:
+        raise wrong[0]
     if wrong:
-        raise BadDataError(f"{len(wrong)} of {len(config.models)} bundles", "; ".join(wrong))
+        raise BadDataError(f"{len(wrong)} of {len(config.models)} bundles", "; ".join(map(str, wrong)))
     return bundles
 
 
@@ -95,33 +97,38 @@ def assemble(
     bundles = read_bundles(config, deployed.bundles({model.name: model.bundle for model in config.models}))
     deployed.prune()
     selector = Selector(config.state_dir, config.selection.candidate_s, config.selection.total_s)
-    models = {model.name: model for model in config.models}
-
-    def worker(plan: WorkerPlan, figures: ModelFigures, told: OnState) -> Worker:
-        queue = models[plan.name].queue
-        bounds = Bounds(queue.max_requests, queue.max_bytes, queue.overflow)
-        return Worker(plan, Admission(bounds, sweeper, router.fail), figures, told)
-
-    def beside(
-        old: Worker, bundle: Bundle, selection: Selection, begin: Callable[[], None], on_state: OnState
-    ) -> Worker:
-        name = old.plan.name
-        plan = _plan(models[name], config, bundle, selector, selection)
-        return worker(replace(plan, begin=begin), old.figures, on_state)
-
-    plans = {name: _plan(model, config, bundles[name], selector) for name, model in models.items()}
-    workers = {name: worker(plan, ModelFigures(), on_state) for name, plan in plans.items()}
+    making = _Making(config, selector, sweeper, router.fail)
+    plans = {model.name: making.plan(model.name, bundles[model.name]) for model in config.models}
+    workers = {name: making.worker(plan, ModelFigures(), on_state) for name, plan in plans.items()}
     stored = {stream.name: keep or publish for stream in config.streams if stream.store}
     streams = tuple(_stream(one, config, plans, router, stored.get(one.name, publish), boot) for one in config.streams)
-    return Parts(workers, streams, selector, deployed, beside)
+    return Parts(workers, streams, selector, deployed, making.beside)
 
 
-def _plan(
-    model: ModelConfig, config: Config, loaded: Bundle, selector: Selector, selection: Selection | None = None
-) -> WorkerPlan:
-    thread, way = policy(model, config.models), fit(model, loaded)
-    engine = _opener(model, loaded, selector, wish(model, loaded, config.models, way), way, selection)
-    return WorkerPlan(model.name, loaded, engine, thread, model.warmup, way.server, way.signature)
+class _Making:
+    """Makes the workers of a configuration, at the start and for a swap."""
+
+    def __init__(self, config: Config, selector: Selector, sweeper: Sweeper, fail: Fail) -> None:
+        self._models, self._selector = {model.name: model for model in config.models}, selector
+        self._sweeper, self._fail = sweeper, fail
+
+    def plan(self, name: str, loaded: Bundle, selection: Selection | None = None) -> WorkerPlan:
+        model, models = self._models[name], tuple(self._models.values())
+        thread, way = policy(model, models), fit(model, loaded)
+        engine = _opener(model, loaded, self._selector, wish(model, loaded, models, way), way, selection)
+        return WorkerPlan(name, loaded, engine, thread, model.warmup, way.server, way.signature)
+
+    def worker(self, plan: WorkerPlan, figures: ModelFigures, on_state: OnState) -> Worker:
+        queue = self._models[plan.name].queue
+        bounds = Bounds(queue.max_requests, queue.max_bytes, queue.overflow)
+        return Worker(plan, Admission(bounds, self._sweeper, self._fail), figures, on_state)
+
+    def beside(
+        self, old: Worker, bundle: Bundle, selection: Selection, begin: Callable[[], None], on_state: OnState
+    ) -> Worker:
+        """See Beside."""
+        plan = self.plan(old.plan.name, bundle, selection)
+        return self.worker(replace(plan, begin=begin), old.figures, on_state)
 
 
 def _stream(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from edged import brokerurl
 from edged.checks import above, at_least, at_most, byte_size, not_empty, show
 from edged.config_models import DAY_S, MAX_BYTES, ByteSize, Cpus
 from edged.config_streams import Millis
@@ -21,10 +22,11 @@ class MetricsConfig:
     interval_s: Annotated[float, at_least(0.1), at_most(DAY_S)] = field(
         default=10.0, metadata={"help": "Seconds between two messages on the metrics topic."}
     )
-    prometheus: Annotated[int, at_least(1), at_most(65_535)] | Annotated[str, not_empty] | None = field(
+    prometheus: int | Annotated[str, not_empty] | None = field(
         default=None,
         metadata={
-            "help": "[host:]port to serve the same figures on for Prometheus; loopback where no host is given.",
+            "help": "[host:]port (1 to 65535) to serve the same figures on for Prometheus; loopback where no host is "
+            "given.",
             "example": "127.0.0.1:9464",
         },
     )
@@ -32,7 +34,7 @@ class MetricsConfig:
     @property
     def address(self) -> tuple[str, int] | None:
         """Host and port of `prometheus`; None where nothing is served, or what is given is no address."""
-        host, _, port = str(self.prometheus or "").rpartition(":")
+        host, _, port = str("" if self.prometheus is None else self.prometheus).rpartition(":")
         host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
         valid = port.isascii() and port.isdigit() and len(port) <= len("65535") and 0 < int(port) <= 65_535  # noqa: PLR2004
         return (host or "127.0.0.1", int(port)) if valid else None
@@ -40,7 +42,9 @@ class MetricsConfig:
     def problems(self) -> Iterator[Problem]:
         """Yield what is no address."""
         if self.prometheus is not None and self.address is None:
-            yield Problem("prometheus", f"expected [host:]port, got {show(self.prometheus)}")
+            yield Problem("prometheus", f"expected [host:]port, the port 1 to 65535, got {show(self.prometheus)}")
+        elif self.address is not None and (wrong := brokerurl.host_problem(self.address[0])):
+            yield Problem("prometheus", wrong)
 
 
 @dataclass(frozen=True, kw_only=True)

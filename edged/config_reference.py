@@ -98,6 +98,8 @@ def _type_words(tp: Any) -> list[str]:
 
 
 def _yaml(value: Any, tp: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_yaml(item, None) for item in value)}]"
     if isinstance(value, str):

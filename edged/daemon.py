@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import os
-import select
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,7 +17,8 @@ from typing import TYPE_CHECKING
 from edged import ending, live, topics
 from edged.admission import Sweeper
 from edged.announcer import Announcer
-from edged.assembly import assemble, network_policy
+from edged.assembly import Parts, assemble, network_policy
+from edged.bell import Bell
 from edged.clock import NS_PER_S, now_ns
 from edged.collection import Collection
 from edged.config import Config
@@ -71,21 +70,13 @@ class Daemon:
         self._config, self._transport, self._read_again = config, transport, reload
         self._identity = Identity(config.device, uuid.uuid4().hex)
         self._requests_prefix = topics.device(config.device, "req", "")
-        self._router = Router()
+        self._router, self._bell = Router(), Bell()
         self._network_policy = network_policy(config)
         self._sweeper = Sweeper(self._router.fail, dataclasses.replace(self._network_policy, cpus=()))
-        memory = ReplyMemory(config.replies.memory_bytes, config.replies.memory_s)
-        deadlines = {model.name: model.deadline_ms for model in config.models}
-        default = min(deadlines.values(), default=1000)
-        quota = Quota(config.clients.max_requests, config.clients.max_payload_bytes)
-        submit = self._router.submit
-        self._intake = Intake(submit, self._send, memory, lambda name: deadlines.get(name, default), quota)
+        self._intake = self._mqtt_intake()
         self._local = self._local_intake()
-        self._storing = Storing(config, transport, self._wake)
-        keep, boot = self._storing.publish, self._identity.boot
-        self._parts = assemble(
-            config, self._router, self._sweeper, self._send, lambda _: self._wake(), keep=keep, boot=boot, keeps=keeps
-        )
+        self._storing = Storing(config, transport, self._bell.ring)
+        self._parts = self._assembled(keeps=keeps)
         self._router.serve(self._parts.workers)
         hang = Hang(config.status.stuck_factor, config.status.stuck_floor_ms)
         self._report = Report(self._identity, hang, self._transport_facts, self._stream_facts)
@@ -95,24 +86,27 @@ class Daemon:
         self._memory = OwnMemory(config.memory_lock)
         self._collection = Collection(self._in_flight, self._memory.grown, self._settled)
         accept, told = config.updates.accept, self._parts.deployed.told
-        self._desk = Desk(config.device, self._rooms, self._wake, desired=accept, told=told)
+        self._desk = Desk(config.device, self._rooms, self._bell.ring, desired=accept, told=told)
         self._unrouted, self._network_scheduling = 0, ""
         self._stopping = self._reloading = False
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._endpoint = self._listening()
 
     def request_stop(self) -> None:
         """Begin an orderly stop."""
         self._stopping = True
-        self._wake()
+        self._bell.ring()
 
     def request_reload(self) -> None:
         """Read the configuration again and say what changed."""
         self._reloading = True
-        self._wake()
+        self._bell.ring()
 
     def run(self) -> bool:
         """Serve until asked to stop; returns whether everything ended in order (False: an invoke hangs)."""
+        with self._bell:
+            return self._run()
+
+    def _run(self) -> bool:
         share_heap()
         if self._local is not None:
             self._local.start()
@@ -142,7 +136,7 @@ class Daemon:
         patience = self._config.selection
         manager = Supervised(patience.total_s + patience.candidate_s, self._collection.resettle)
         while not self._stopping:
-            self._wait(min(TICK_S, max(0.0, (next_metrics - now_ns()) / NS_PER_S)))
+            self._bell.wait(min(TICK_S, max(0.0, (next_metrics - now_ns()) / NS_PER_S)))
             self._collection.turn()
             state, reason = self._state()
             manager.tell(state, reason)
@@ -230,7 +224,7 @@ class Daemon:
             self._network_scheduling = self._network_policy.apply()
             self._announcer.repeat()
             self._desk.on_connection()
-        self._wake()
+        self._bell.ring()
 
     def _local_intake(self) -> LocalIntake | None:
         if self._config.local is None:
@@ -239,6 +233,14 @@ class Daemon:
 
         config, fail = self._config, self._router.fail
         return LocalIntake(self._config.local, config.device, self._intake, self._network_policy, fail)
+
+    def _mqtt_intake(self) -> Intake:
+        config = self._config
+        memory = ReplyMemory(config.replies.memory_bytes, config.replies.memory_s)
+        deadlines = {model.name: model.deadline_ms for model in config.models}
+        default = min(deadlines.values(), default=1000)
+        quota = Quota(config.clients.max_requests, config.clients.max_payload_bytes)
+        return Intake(self._router.submit, self._send, memory, lambda name: deadlines.get(name, default), quota)
 
     # --- messages out -------------------------------------------------------------------------------------------------
 
@@ -274,27 +276,25 @@ class Daemon:
     def _stream_facts(self) -> dict[str, object]:
         return {stream.config.name: stream.stats() for stream in self._parts.streams}
 
+    def _assembled(self, *, keeps: bool) -> Parts:
+        keep, boot, on_state = self._storing.publish, self._identity.boot, lambda _: self._bell.ring()
+        return assemble(
+            self._config, self._router, self._sweeper, self._send, on_state, keep=keep, boot=boot, keeps=keeps
+        )
+
     def _rooms(self) -> Rooms:
         from edged.control.thread import Rooms  # noqa: PLC0415  # as Control itself
 
-        settle = self._collection.resettle
-        return Rooms(lambda: self._config, self._parts, self._router, self._send, self._take_anew, self._wake, settle)
+        settle, wake = self._collection.resettle, self._bell.ring
+        return Rooms(lambda: self._config, self._parts, self._router, self._send, self._take_anew, wake, settle)
 
     @property
     def _interval_ns(self) -> int:
         return int(self._config.metrics.interval_s * NS_PER_S)
 
     def _in_flight(self) -> bool:
-        return any(worker.admission.requests for worker in list(self._parts.workers.values()))
+        return any(worker.unanswered for worker in list(self._parts.workers.values()))
 
     def _settled(self) -> None:
         self._memory.settle()
         self._announcer.repeat()  # with what was achieved
-
-    def _wait(self, timeout_s: float) -> None:
-        if select.select([self._wake_read], [], [], timeout_s)[0]:
-            os.read(self._wake_read, 4096)
-
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
-            os.write(self._wake_write, b"x")

@@ -17,15 +17,16 @@ _LOOK_S = 0.005
 def end(workers: Mapping[str, Worker], router: Router, drain_s: float) -> bool:
     """Wait up to `drain_s` for the answers to what was admitted, answer the rest UNAVAILABLE, and end the workers.
 
-    Returns whether they ended. One that is still being opened owes no answer.
+    Returns whether they ended, those before them included. One that is still being opened owes no answer.
     """
+    owing = [one for worker in workers.values() for one in (worker, worker.before) if one is not None]
     end_ns = now_ns() + int(drain_s * NS_PER_S)
-    while any(worker.admission.requests for worker in workers.values()) and now_ns() < end_ns:
+    while any(worker.admission.requests for worker in owing) and now_ns() < end_ns:
         time.sleep(_LOOK_S)
-    for worker in workers.values():
+    for worker in owing:
         _abandon(worker, router)
     started_ns, ended = now_ns(), True
-    for worker in workers.values():
+    for worker in owing:
         left_s = STOP_S + worker.closing_s - (now_ns() - started_ns) / NS_PER_S
         ended &= worker.stop(max(0.0, left_s)) or worker.state is ModelState.STARTING
     return ended

@@ -41,6 +41,12 @@ class Fit:
     server: Callable[[Worker, Engine], Server] = OneByOne
     arrange: Callable[[Callable[[], Engine], Callable[[], None]], Engine] = _as_it_is
 
+    @property
+    def only_cpu(self) -> bool:
+        """Whether no delegate may serve it that is a process of its own and could fail."""
+        wanted = self.wanted
+        return wanted is not None and not any(registry.create(name, options).isolated for name, options in wanted)
+
 
 def fit(model: ModelConfig, loaded: Bundle) -> Fit:
     """Return how the bundle is served. Raises ConfigError for what does not go together."""

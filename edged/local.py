@@ -10,14 +10,16 @@ from edged.config_device import LocalConfig
 from edged.errors import Code, RequestError
 from edged.intake import Intake
 from edged.request import Request
+from edged.transports import shm_memory
 from edged.transports.shm import ShmTransport
+from edged.transports.shm_wire import Hello
 
 
 class LocalIntake:
     """The way in beside that of the broker, whose intake is `beside`. policy: of the thread that serves producers.
 
     fail: answers an admitted request with an error, unless it was answered already.
-    Raises UnavailableError where the system lacks what it needs.
+    Raises UnavailableError where the system lacks what it needs, ConfigError where it has too little memory.
     """
 
     def __init__(
@@ -29,6 +31,7 @@ class LocalIntake:
         fail: Callable[[Request, RequestError], None],
     ) -> None:
         self._transport = ShmTransport(config, device, self._give_up)
+        shm_memory.refuse_too_much(Hello(config.slots, config.slot_bytes), config.max_producers)
         self._intake = beside.beside(self._transport.publish, self._heed, statekey.of_producer)
         self._policy, self._fail, self._scheduling = policy, fail, ""
         self._last: dict[str, Request] = {}  # of each slot, by its reply topic; answered ones hold no payload

@@ -131,7 +131,7 @@ class Report:
             "inputs": [_input(spec) for spec in worker.plan.wire.inputs],
             "scheduling": worker.scheduling,
             "last_inference_age_s": round((now_ns() - done_ns) / NS_PER_S, 3) if done_ns else None,
-            "queue_depth": worker.admission.requests,
+            "queue_depth": worker.unanswered,
             **worker.facts(),
         }
         if info is not None:
@@ -151,7 +151,7 @@ class Report:
             "delegate": worker.info.delegate if worker.info else None,
             "failovers": worker.info.failovers if worker.info else 0,
             "returns": worker.info.returns if worker.info else 0,
-            "queue": {"requests": worker.admission.requests, "bytes": worker.admission.bytes},
+            "queue": {"requests": worker.unanswered, "bytes": worker.admission.bytes},
             "since_start": snapshot.summary(),
             "interval": interval.summary(),
             **worker.facts(),

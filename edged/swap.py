@@ -7,6 +7,7 @@ Rules it keeps:
 - A request is admitted to one of the two: what comes after the switch waits until the old one has answered all that
   came before, so no answer overtakes another. That wait is bounded, for an inference that does not return.
 - Figures go on.
+- At most two are open: the next swap waits until the one before has ended.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 # How often a step looks whether it is still wanted, and whether the old one has answered everything.
 LOOK_S, ANSWERED_S = 0.05, 0.0005
+# What there is to tell of the old one until it has ended.
+LATE = "the one before has not ended yet: it has requests to answer, or an inference of it does not return"
 # For a worker to end, beside what its engine may take to close.
 STOP_S = 2.0
 
@@ -64,23 +67,34 @@ class Swapper:
         self._go_on()
         return selection
 
-    def swap(self, name: str, bundle: Bundle, selection: Selection, note: Note) -> str:
-        """Let `bundle` serve the model from now on; returns what there is to tell of the old one's end, mostly "".
+    def swap(self, name: str, bundle: Bundle, selection: Selection, note: Note) -> None:
+        """Let `bundle` serve the model from now on. The old one is the new one's `before` as long as it has not ended.
 
         Raises an EdgedError (it cannot be opened, with the reason) and AbandonedError; the old one serves on then.
         """
+        self._alone(name, note)
         begin = threading.Event()
         new = self._opened(name, bundle, selection, begin, note)
         note("SWITCHING", "")
-        old, self.parts.workers[name] = self.parts.workers[name], new
+        old = self.parts.workers[name]
+        new.follow(old)
+        self.parts.workers[name] = new
         try:
             self._answered(old)
         finally:
             begin.set()
         self.wake()
-        ended = old.stop(STOP_S + old.closing_s)
+        if old.stop(STOP_S + old.closing_s):
+            new.follow(None)
         old.server = None  # which holds the worker: nothing must wait for a collection of garbage
-        return "" if ended else "the old one had not ended when the new one began: an inference of it took too long"
+
+    def _alone(self, name: str, note: Note) -> None:
+        """Wait until the worker that serves is the only one."""
+        serving = self.parts.workers[name]
+        if serving.before is not None:
+            note("QUEUED", LATE)
+            late = f"the one before what serves had not ended after {self.opening_s:g} s"
+            self._until(lambda: serving.before is None, threading.Event(), UnavailableError(name, late))
 
     def _opened(self, name: str, bundle: Bundle, selection: Selection, begin: threading.Event, note: Note) -> Worker:
         note("WARMING", "")
@@ -88,7 +102,8 @@ class Swapper:
         new = self.parts.beside(old, bundle, selection, _waiting(begin), lambda _: told.set())
         new.start()
         try:
-            self._until(lambda: new.state is not ModelState.STARTING, told, name)
+            late = UnavailableError(name, f"was not open after {self.opening_s:g} s")
+            self._until(lambda: new.state is not ModelState.STARTING, told, late)
         except BaseException:
             _let_go(new, begin)
             raise
@@ -97,11 +112,11 @@ class Swapper:
             raise UnavailableError(name, new.reason)
         return new
 
-    def _until(self, done: Callable[[], bool], told: threading.Event, name: str) -> None:
+    def _until(self, done: Callable[[], bool], told: threading.Event, late: UnavailableError) -> None:
         end_ns = now_ns() + int(self.opening_s * NS_PER_S)
         while not done():
             if now_ns() >= end_ns:
-                raise UnavailableError(name, f"was not open after {self.opening_s:g} s")
+                raise late
             told.wait(LOOK_S)
             told.clear()
             self._go_on()  # which may take long: a command is done in it

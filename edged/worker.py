@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from edged import codecs
 from edged.admission import Admission
@@ -26,7 +26,7 @@ from edged.answering import Answering
 from edged.bundle import Bundle, Signature
 from edged.clock import now_ns
 from edged.engines import golden
-from edged.engines.base import PROBED, Engine, EngineInfo
+from edged.engines.base import PROBED, Engine, EngineInfo, SelfChecked
 from edged.errors import Code, EdgedError, RequestError
 from edged.figures import ModelFigures
 from edged.request import Reply, Request
@@ -41,26 +41,6 @@ class ModelState(str, Enum):
     READY = "ready"
     FAILED = "failed"
     STOPPED = "stopped"
-
-
-@runtime_checkable
-class SelfChecked(Protocol):
-    """An engine that checked its golden samples when it was made, and that ends a hang by itself.
-
-    limit_ns: an inference that takes longer is ended, 0 when nothing is. pid: of the process that serves, None for this
-    one. recheck_s: seconds after which `idle` wants to be called, 0 for never. closing_s: how long `close` may take.
-    ended: whether that process ended, or something else came up that `idle` looks after. Any thread may ask all of it.
-    """
-
-    @property
-    def limit_ns(self) -> int: ...  # noqa: D102  # see the class
-    @property
-    def pid(self) -> int | None: ...  # noqa: D102
-    @property
-    def recheck_s(self) -> float: ...  # noqa: D102
-    @property
-    def closing_s(self) -> float: ...  # noqa: D102
-    def ended(self) -> bool: ...  # noqa: D102
 
 
 class Server(Protocol):
@@ -141,6 +121,7 @@ class Worker:
         self.server: Server | None = None
         self.answering = Answering(plan.name, plan.wire, figures)
         self._stopping = False
+        self._before: Worker | None = None
         self._thread = threading.Thread(target=self._run, name=f"edged-{plan.name}"[:15], daemon=True)
 
     @property
@@ -157,7 +138,31 @@ class Worker:
         self._stopping = True
         self.admission.close(RequestError(Code.UNAVAILABLE, "the model is being stopped"))
         self._thread.join(timeout_s)
+        return self.ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether its thread has ended."""
         return not self._thread.is_alive()
+
+    def follow(self, old: Worker | None) -> None:
+        """Take the place of `old`, which may have to answer still; None once it has ended."""
+        self._before = old
+
+    @property
+    def before(self) -> Worker | None:
+        """The one whose place it took, until that has ended."""
+        old = self._before
+        if old is not None and old.ended:
+            self._before = None  # with the memory it holds
+            return None
+        return old
+
+    @property
+    def unanswered(self) -> int:
+        """How many admitted requests of the model wait for their answer, those of the one before included."""
+        old = self.before
+        return self.admission.requests + (0 if old is None else old.admission.requests)
 
     def reset(self, key: str | None) -> int:
         """Let the state of `key` and of all keys below it begin anew, of every key where it is None; any thread.

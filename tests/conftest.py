@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.brokers import require_iotcore, require_mosquitto
+from support.places import short_directory
 from support.tinymodel import require_runtime
 
 from edged.broker import EmbeddedBroker
 from edged.engines import tflite_runtime
+
+if TYPE_CHECKING:
+    from support.shmbox import Box
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -32,6 +38,31 @@ def mosquitto() -> Iterator[EmbeddedBroker]:
     require_mosquitto()
     with EmbeddedBroker("mosquitto") as broker:
         yield broker
+
+
+@pytest.fixture
+def alone() -> Iterator[EmbeddedBroker]:
+    """A mosquitto of the test's own: what is retained there, and which daemons are called alike, is its matter."""
+    require_mosquitto()
+    with EmbeddedBroker("mosquitto") as broker:
+        yield broker
+
+
+@pytest.fixture
+def socket_path() -> Iterator[Path]:
+    """Where a Unix socket may be: in a short directory, since the path may have 107 bytes."""
+    with short_directory() as directory:
+        yield directory / "s"
+
+
+@pytest.fixture
+def box(socket_path: Path) -> Iterator[Box]:
+    """A transport for local producers that listens there and keeps what it is sent."""
+    from support.shmbox import Box
+
+    box = Box(socket_path).start()
+    yield box
+    box.transport.stop(1)
 
 
 @pytest.fixture(scope="module", params=["mosquitto", "iotcore"])

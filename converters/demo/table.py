@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from converters.demo.verdict import Figures
-from edged.client.toptable import FEW_MARK, FEW_NOTE, milliseconds
+from edged.client.topcolumns import FEW_MARK, FEW_NOTE, milliseconds
 from edged.clock import NS_PER_S, now_ns
 from edged.latency import FEW
 

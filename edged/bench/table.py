@@ -7,7 +7,7 @@ from typing import Any
 
 from edged.bench.compare import Pair
 from edged.bench.document import Doc
-from edged.client import toptable
+from edged.client import topcolumns
 from edged.latency import FEW
 from edged.request import STAGES
 from edged.shown import listed, size, table
@@ -28,7 +28,7 @@ _STRAYS = {
 
 def milliseconds(value: float | None) -> str:
     """Return a time in milliseconds with three significant digits."""
-    return toptable.milliseconds(None if value is None else 1000 * value)
+    return topcolumns.milliseconds(None if value is None else 1000 * value)
 
 
 def percentiles(found: Doc) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from edged import topics
+from edged import statekey, topics
 from edged.errors import UsageError
 from edged.filters import sendable
 from edged.transports.base import MAX_QOS
@@ -26,6 +26,19 @@ def deadline(deadline_ms: int) -> int:
     if not 1 <= deadline_ms <= topics.MAX_DEADLINE_MS:
         raise UsageError("deadline_ms", f"must be 1 to {topics.MAX_DEADLINE_MS}, got {deadline_ms}")
     return deadline_ms
+
+
+def state_key(key: str | None) -> str | None:
+    """Return a state key that the device takes; None for none."""
+    if key is None:
+        return None
+    if not isinstance(key, str):
+        raise UsageError("state_key", f"must be text, got {key!r}")
+    try:
+        statekey.of_user("", key)
+    except ValueError as error:
+        raise UsageError("state_key", str(error)) from error
+    return key
 
 
 def qos(value: int) -> int:

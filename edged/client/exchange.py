@@ -40,7 +40,10 @@ class Target(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """One open request. Times are monotonic ns; `sends` counts the times the transport took it."""
+    """One open request. Times are monotonic ns; `sends` counts the times the transport took it.
+
+    state_key: of the model's states the one that it goes on with; None for the user's own without a name.
+    """
 
     correlation: bytes
     target: Target
@@ -48,6 +51,7 @@ class Pending:
     deadline_ms: int
     created_ns: int
     deadline_ns: int
+    state_key: str | None = None
     future: Future[Result] = field(default_factory=Future)
     sends: int = 0
     sent_ns: int = 0
@@ -103,10 +107,12 @@ class Exchange:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, target: Target, encoded: Encoded, deadline_ms: int, now: int) -> Pending:
+    def open(
+        self, target: Target, encoded: Encoded, deadline_ms: int, now: int, state_key: str | None = None
+    ) -> Pending:
         """Enter a request. The caller sends it and calls `sent`, or calls `postpone`."""
         correlation = self.instance + next(self._numbers).to_bytes(8, "big")
-        pending = Pending(correlation, target, encoded, deadline_ms, now, now + deadline_ms * NS_PER_MS)
+        pending = Pending(correlation, target, encoded, deadline_ms, now, now + deadline_ms * NS_PER_MS, state_key)
         self._open[correlation] = pending
         return pending
 

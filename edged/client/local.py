@@ -3,8 +3,8 @@
     with LocalProducer("/run/edged/edged.sock", model="detector") as producer:
         result = producer.infer(frame)                       # one copy, into the memory of the daemon
         with producer.slot() as slot:                        # none
-            camera.read_into(slot.array)
-            future = slot.send(frame_bytes)
+            camera.read_into(slot.view((224, 224, 3), "uint8"))
+            future = slot.send(224 * 224 * 3)
 
 The daemon's configuration says where: `local.socket`. Linux only; imports neither an MQTT client nor TensorFlow.
 """
@@ -99,8 +99,10 @@ class LocalProducer:
     ) -> Future[Result]:
         """`infer` as a future. It waits for a slot when all are taken, but not in the callback of a future.
 
-        The inputs may change once it returns. Callbacks run on the producer's own thread, or on one that waits in
-        `infer`: they must not block.
+        The inputs may change once it returns. The future ends with a Result, or with a RequestError as of `infer`;
+        CANCELLED by `close`. Callbacks run on the producer's own thread, or on one that waits in `infer`: they must not
+        block, and hold up all other answers.
+        Raises RequestError where nothing was asked: RESOURCE_EXHAUSTED, UNAVAILABLE, INVALID_ARGUMENT as of `infer`.
         """
         return self._submit(inputs, model, deadline_ms, codec)[1].future
 

@@ -59,7 +59,11 @@ class Figures:
 
 @dataclass(frozen=True)
 class ModelMetrics:
-    """One model. histogram: of the total since start, None when there is none that can be read."""
+    """One model. histogram: of the total since start, None when there is none that can be read.
+
+    keys: that have a state, of a model that keeps one. per_inference: requests in one inference, the mean since start,
+    of a model that gathers them. None for all others.
+    """
 
     version: int | None
     runtime: str
@@ -68,11 +72,16 @@ class ModelMetrics:
     since_start: Figures
     interval: Figures
     histogram: Histogram | None
+    keys: int | None = None
+    per_inference: float | None = None
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """One message. interval_s: what `interval` figures cover. bad_histograms: how many could not be read."""
+    """One message. interval_s: what `interval` figures cover. bad_histograms: how many could not be read.
+
+    outbox_waiting: answers of streams that wait for the broker, outbox_bytes: on disk; None where nothing is kept.
+    """
 
     boot: str
     seq: int
@@ -81,6 +90,8 @@ class Metrics:
     models: Mapping[str, ModelMetrics]
     received_ns: int
     bad_histograms: int
+    outbox_waiting: int | None = None
+    outbox_bytes: int | None = None
 
 
 def parse_metrics(payload: Buffer, received_ns: int) -> Metrics | None:
@@ -93,6 +104,7 @@ def parse_metrics(payload: Buffer, received_ns: int) -> Metrics | None:
     histograms = {name: mapping(mapping(body).get("histograms")).get("total") for name, body in found.items()}
     read = {name: _histogram(value) for name, value in histograms.items()}
     models = {name: _model(mapping(body), read[name]) for name, body in found.items()}
+    outbox = mapping(mapping(document.get("transport")).get("outbox"))
     return Metrics(
         boot=text(document.get("boot")),
         seq=whole(document.get("seq")) or 0,
@@ -101,6 +113,8 @@ def parse_metrics(payload: Buffer, received_ns: int) -> Metrics | None:
         models=models,
         received_ns=received_ns,
         bad_histograms=sum(value is not None and read[name] is None for name, value in histograms.items()),
+        outbox_waiting=whole(outbox.get("waiting")),
+        outbox_bytes=whole(outbox.get("bytes"), _MAX_BYTES),
     )
 
 
@@ -113,7 +127,14 @@ def _model(body: Mapping[str, Any], histogram: Histogram | None) -> ModelMetrics
         since_start=_figures(mapping(body.get("since_start"))),
         interval=_figures(mapping(body.get("interval"))),
         histogram=histogram,
+        keys=whole(mapping(body.get("keyed")).get("keys")),
+        per_inference=_per_inference(mapping(body.get("batched"))),
     )
+
+
+def _per_inference(batched: Mapping[str, Any]) -> float | None:
+    requests, inferences = whole(batched.get("requests")), whole(batched.get("inferences"))
+    return round(requests / inferences, 2) if requests is not None and inferences else None
 
 
 def _figures(body: Mapping[str, Any]) -> Figures:

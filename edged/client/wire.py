@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from edged import topics
+from edged import statekey, topics
 from edged.client import payloads
 from edged.client.exchange import Pending, Target
 from edged.client.result import Result
@@ -40,7 +40,17 @@ class Sender:
 
         The broker drops it when that is over (Message Expiry, MQTT 5): a device that comes back has no use for it.
         """
-        return self.compose(pending.target, pending.encoded, pending.correlation, pending.deadline_ns - now, protocol)
+        left_ns = pending.deadline_ns - now
+        composed = self.compose(pending.target, pending.encoded, pending.correlation, left_ns, protocol)
+        if pending.state_key is not None:
+            composed.user = (*composed.user, (statekey.PROPERTY, pending.state_key))
+        return composed
+
+    def refusal(self, pending: Pending, protocol: str) -> str:
+        """Why this protocol cannot carry the request; "" where it can."""
+        if pending.state_key is None or V3 not in protocol:
+            return ""
+        return f"a state key needs MQTT 5, and the connection is {protocol}"
 
     def compose(
         self, target: Target, encoded: payloads.Encoded, correlation: bytes, left_ns: int, protocol: str

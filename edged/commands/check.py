@@ -1,4 +1,8 @@
-"""`edged check`: all that can be told of a configuration before anything runs."""
+"""`edged check`: all that can be told of a configuration before anything runs.
+
+What `edged run` refuses is refused here by the same function, so with the same line and exit code. Nothing is opened
+that a running daemon or its clients would notice.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,22 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edged import assembly, brokerurl, bundle, codecs, topics
+from edged import assembly, bundle, codecs
 from edged import config as configuration
 from edged.bundle import Bundle
-from edged.commands import _text
-from edged.config import Config, LocalConfig, ModelConfig, StreamConfig
+from edged.commands import _check_facts, _check_notes, _check_threads, _check_told
+from edged.config import BrokerConfig, Config, LocalConfig, MetricsConfig, ModelConfig, StreamConfig
 from edged.engines import tflite_manifest
 from edged.engines.tflite_flatbuffer import TooLargeError
 from edged.errors import BadDataError, ConfigError, EdgedError, ExitCode, RequestError
 from edged.fitting import Fit, fit
-from edged.shown import clipped, listed, plain, plain_lines, size, table
+from edged.shown import clipped, listed, plain
 from edged.streams import Stream
 from edged.yamlload import InvalidConfigError
 
@@ -31,16 +35,20 @@ HELP = "check a configuration and its bundles, and say what would run"
 EPILOG = """examples:
   edged check -c edged.yaml
   edged check -c edged.yaml --json
+What `edged run` would refuse is an error; a warning is what it would run with all the same; a note names a setting
+that has no effect. Addresses, memory, CPUs and permissions are those of this machine and this user.
 exit codes:
-  0 all right, 65 a bundle is bad, 69 a runtime is not installed, 78 the configuration is wrong"""
+  0 all right, 65 a bundle or a certificate is bad, 69 a runtime is not installed or an address is not of this machine,
+  78 the configuration is wrong"""
 
 
 @dataclass
 class Findings:
-    """What is wrong (each with the exit code it asks for), and what is only strange on this machine."""
+    """What is wrong (each with the exit code it asks for), what is only strange here, and what has no effect."""
 
     errors: list[EdgedError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def attempt(self, action: Callable[[], T]) -> T | None:
         """Return what `action` returns; None after noting why it could not."""
@@ -76,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         sys.stdout.write(json.dumps(facts | _verdict(findings), indent=2) + "\n")
     elif config:
-        sys.stdout.write(_readable(facts))
+        sys.stdout.write(_check_told.readable(facts))
     sys.stdout.flush()
     _complain(findings)
     if not findings.errors and not args.json:
@@ -88,22 +96,16 @@ def _facts(config: Config, findings: Findings) -> dict[str, Any]:
     bundles = {m.name: findings.attempt(partial(bundle.read, m.bundle)) for m in config.models}
     for loaded in filter(None, bundles.values()):
         _check_bundle(loaded, findings)
-    _check_files(config, findings)
-    if config.local is not None:
-        _check_local(config.local, findings)
+    _check_box(config, findings)
     ways: dict[str, Fit | None] = {}
     for model in config.models:
         ways[model.name] = _check_model(model, bundles[model.name], findings)
     for stream in config.streams:
         _check_stream(stream, config, ways[stream.model], findings)
-    broker = {"url": config.broker.url, "client_id": config.client_id, "protocol": config.broker.protocol}
-    return {
-        "device": config.device,
-        "broker": broker,
-        "models": [_model_facts(model, bundles[model.name], ways[model.name]) for model in config.models],
-        "streams": [_stream_facts(stream, config) for stream in config.streams],
-        "local": None if config.local is None else {**vars(config.local), "socket": str(config.local.socket)},
-    }
+    threads = _check_threads.tried(config)
+    findings.warnings += _check_threads.warnings(threads)
+    findings.notes += _check_notes.notes(config, bundles, ways, threads)
+    return _check_facts.facts(config, bundles, ways, threads)
 
 
 def _check_bundle(loaded: Bundle, findings: Findings) -> None:
@@ -120,32 +122,52 @@ def _check_bundle(loaded: Bundle, findings: Findings) -> None:
         findings.warnings.append(f"{where}: {names} stands beside {bundle.MANIFEST} and not in it: it is not used")
 
 
-def _check_files(config: Config, findings: Findings) -> None:
-    for name in brokerurl.TLS_FILES:
-        path = getattr(config.broker, name)
-        if path is not None and not os.access(path, os.R_OK):
-            findings.wrong(f"broker.{name}", f"{path} is not there or cannot be read")
-    findings.attempt(config.broker.password)
+def _check_box(config: Config, findings: Findings) -> None:
+    """What belongs to the device as a whole."""
+    _check_login(config.broker, findings)
+    _check_endpoint(config.metrics, findings)
+    if config.local is not None:
+        _check_local(config.local, findings)
+    there = next(path for path in (config.state_dir, *config.state_dir.parents) if os.access(path, os.F_OK))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        findings.warnings.append(
+            f"state_dir: {config.state_dir} cannot be written: nothing is kept until the next start"
+        )
+
+
+def _check_login(broker: BrokerConfig, findings: Findings) -> None:
+    findings.attempt(broker.password)
+    if broker.address.tls:
+        from edged.transports import mqtt_login  # noqa: PLC0415  # with ssl, for those who have TLS
+
+        findings.attempt(partial(mqtt_login.context, broker.ca_file, broker.cert_file, broker.key_file))
+
+
+def _check_endpoint(metrics: MetricsConfig, findings: Findings) -> None:
+    if metrics.address is None:
+        return
+    from edged.prometheus import endpoint  # noqa: PLC0415  # only where it is asked for
+
+    host, port = metrics.address
+    if findings.attempt(partial(endpoint.is_free, host, port)) is False:
+        findings.warnings.append(
+            f"metrics.prometheus: {host}:{port} is in use, by a daemon that runs or another program"
+        )
 
 
 def _check_local(local: LocalConfig, findings: Findings) -> None:
     from edged.transports import shm_memory, shm_socket  # noqa: PLC0415  # only where there are local producers
+    from edged.transports.shm_wire import Hello  # noqa: PLC0415  # as above
 
     findings.attempt(shm_memory.refuse_unsupported)
-    if wrong := shm_socket.problem(local.socket, local.group):
-        findings.wrong("local", wrong)
-    if not local.socket.parent.is_dir():
-        findings.warnings.append(f"local.socket: there is no directory {local.socket.parent}")
+    findings.attempt(partial(shm_socket.require, local.socket, local.group))
+    findings.attempt(partial(shm_memory.refuse_too_much, Hello(local.slots, local.slot_bytes), local.max_producers))
 
 
 def _check_model(model: ModelConfig, loaded: Bundle | None, findings: Findings) -> Fit | None:
     """Return how the bundle would be served; None where it cannot be."""
     way = None if loaded is None else findings.attempt(partial(fit, model, loaded))
     findings.attempt(lambda: assembly.runtimes(model))
-    here = os.cpu_count() or 1
-    missing = [cpu for cpu in model.cpus if cpu >= here]
-    if missing:
-        findings.warnings.append(f"models.{model.name}.cpus: CPU {missing[0]} is not on this machine (it has {here})")
     needed = sum(spec.wire_bytes for spec in way.signature.inputs) if way else 0
     if needed > model.queue.max_bytes:
         what = f"{model.queue.max_bytes} bytes cannot hold one request of {needed} bytes"
@@ -168,49 +190,6 @@ def _check_stream(stream: StreamConfig, config: Config, way: Fit | None, finding
         findings.wrong(f"{where}.reply", exc.message)
 
 
-def _model_facts(model: ModelConfig, loaded: Bundle | None, way: Fit | None) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "bundle": str(model.bundle),
-        "content": None if loaded is None else _bundle_facts(loaded, way),
-        "runtime": model.runtime,
-        "delegates": "auto" if model.wanted is None else [_delegate(*one) for one in model.wanted],
-        "threads": model.threads,
-        "cpus": list(model.cpus),
-        "realtime": model.realtime,
-        "deadline_ms": model.deadline_ms,
-        "warmup": model.warmup,
-        "queue": vars(model.queue),
-    }
-
-
-def _bundle_facts(loaded: Bundle, way: Fit | None) -> dict[str, Any]:
-    manifest = loaded.manifest
-    wire = loaded.signature if way is None else way.signature  # what a requester sends and gets
-    return {
-        "name": manifest.name,
-        "version": manifest.version,
-        "model_sha256": loaded.model_sha256,
-        "quantize": manifest.quantize,
-        "inputs": [_text.tensor_facts(spec) for spec in wire.inputs],
-        "outputs": [_text.tensor_facts(spec) for spec in wire.outputs],
-    }
-
-
-def _stream_facts(stream: StreamConfig, config: Config) -> dict[str, Any]:
-    key = [] if stream.key_level is None else ["<key>"]
-    return {
-        "name": stream.name,
-        "topic": stream.topic,
-        "output_topic": topics.device(config.device, "out", stream.name, *key),
-        "model": stream.model,
-        "decode": stream.decode,
-        "reply": stream.reply,
-        "window": vars(stream.window),
-        "fields": list(stream.fields),
-    }
-
-
 def _verdict(findings: Findings) -> dict[str, Any]:
     problems: list[dict[str, Any]] = []
     for error in findings.errors:
@@ -218,63 +197,12 @@ def _verdict(findings: Findings) -> dict[str, Any]:
             problems += [{"where": p.problem.path, "what": p.problem.message, "line": p.line} for p in error.problems]
         else:
             problems.append({"where": error.where, "what": error.what, "hint": error.hint})
-    return {"ok": not problems, "problems": problems, "warnings": findings.warnings}
+    return {"ok": not problems, "problems": problems, "warnings": findings.warnings, "notes": findings.notes}
 
 
 def _complain(findings: Findings) -> None:
-    for error in findings.errors:
-        for line in str(error).splitlines():
-            sys.stderr.write(f"edged: {plain(line)}\n")
-    for warning in findings.warnings:
-        sys.stderr.write(f"edged: warning: {plain(warning)}\n")
-
-
-def _readable(facts: dict[str, Any]) -> str:
-    broker = facts["broker"]
-    parts = [f"device {facts['device']}, {broker['url']} as {broker['client_id']}\n"]
-    parts += [f"\nmodel {model['name']}\n" + table(_model_rows(model)) for model in facts["models"]]
-    parts += [f"\nstream {stream['name']}\n" + table(_stream_rows(stream)) for stream in facts["streams"]]
-    if facts["local"] is not None:
-        parts.append("\nlocal producers\n" + table(_local_rows(facts["local"])))
-    return plain_lines("".join(parts)) + "\n"
-
-
-def _model_rows(model: dict[str, Any]) -> Iterator[list[str]]:
-    yield ["bundle", model["bundle"]]
-    content = model["content"]
-    if content is not None:
-        what = f"{content['name']} version {content['version']}, sha256 {content['model_sha256'][:12]}"
-        yield ["", f"{what}, quantize {content['quantize']}"]
-        yield from (_text.tensor_row("input", tensor) for tensor in content["inputs"])
-        yield from (_text.tensor_row("output", tensor) for tensor in content["outputs"])
-    asked = model["delegates"]
-    yield ["runtime", model["runtime"]]
-    yield ["delegates", asked if isinstance(asked, str) else listed(map(_asked, asked))]
-    cpus = ", ".join(map(str, model["cpus"])) or "any"
-    yield ["thread", f"{model['threads']} thread(s), cpus {cpus}, realtime {model['realtime']}"]
-    queue = model["queue"]
-    room = f"{queue['max_requests']} requests, {size(queue['max_bytes'])}, then {queue['overflow']}"
-    yield ["queue", f"{room}; deadline {model['deadline_ms']} ms"]
-
-
-def _local_rows(local: dict[str, Any]) -> Iterator[list[str]]:
-    yield ["socket", local["socket"] + (f", for the group {local['group']} too" if local["group"] else "")]
-    room = f"{local['slots']} slots of {size(local['slot_bytes'])}"
-    yield ["memory", f"{room} each, {size(local['slots'] * local['slot_bytes'])}; at most {local['max_producers']}"]
-
-
-def _delegate(name: str, options: Mapping[str, Any]) -> str | dict[str, Any]:
-    """Return it as a configuration has it."""
-    return {name: dict(options)} if options else name
-
-
-def _asked(delegate: Any) -> str:
-    return delegate if isinstance(delegate, str) else json.dumps(delegate)
-
-
-def _stream_rows(stream: dict[str, Any]) -> Iterator[list[str]]:
-    window = stream["window"]
-    yield ["topic", f"{stream['topic']} → {stream['output_topic']}"]
-    yield ["samples", f"{stream['decode']}: {', '.join(stream['fields'])}"]
-    yield ["window", f"{window['length']} samples, every {window['hop']}"]
-    yield ["model", f"{stream['model']}, answers as {stream['reply']}"]
+    errors = (line for error in findings.errors for line in str(error).splitlines())
+    warnings = (f"warning: {warning}" for warning in findings.warnings)
+    notes = (f"note: {note}" for note in findings.notes)
+    for line in (*errors, *warnings, *notes):
+        sys.stderr.write(f"edged: {plain(line)}\n")

@@ -35,6 +35,7 @@ exit codes:
 _REFUSED = (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.UNIMPLEMENTED)
 _ABSENT = (Code.UNAVAILABLE, Code.NOT_FOUND, Code.DEADLINE_EXCEEDED)
 _OTHER_USER = "where the broker's access rules hang on the login, --user must be the login"
+_NAMED_BY_CERTIFICATE = "where the broker takes a certificate's CN for the login, --user must be that CN"
 # The retained status is there at once or not at all.
 _STATUS_WAIT_S = 1.0
 # How a device says that an array has the wrong dtype.
@@ -50,7 +51,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deadline-ms", type=arguments.whole, default=1000, metavar="N", help="time for the answer (%(default)s)"
     )
-    parser.add_argument("--user", help=f"level of the reply topics (the login, else {DEFAULT_USER})")
+    parser.add_argument(
+        "--user",
+        help=f"level of the reply topics (the login, else {DEFAULT_USER}); with a certificate for a login, its CN",
+    )
+    parser.add_argument(
+        "--state-key", metavar="KEY", help="which of the user's states, of a model that keeps state (needs MQTT 5)"
+    )
     parser.add_argument(
         "--count", type=arguments.whole, default=1, metavar="N", help="ask N times, one after the other"
     )
@@ -76,7 +83,9 @@ def _ask(args: argparse.Namespace, client: Client, inputs: Inputs, codec: str | 
     """Ask as often as wanted; returns the last answer and the timing of all as text."""
     round_trips_ms = []
     for _ in range(args.count):
-        result = client.infer(args.device, args.model, inputs, deadline_ms=args.deadline_ms, codec=codec)
+        result = client.infer(
+            args.device, args.model, inputs, deadline_ms=args.deadline_ms, codec=codec, state_key=args.state_key
+        )
         round_trips_ms.append(result.round_trip_ms)
     if args.json:
         asked = {"device": args.device, "model": args.model}
@@ -98,5 +107,12 @@ def _explained(error: RequestError, args: argparse.Namespace, client: Client) ->
         # The retained status may come after the deadline was over.
         status = client.status(args.device, _STATUS_WAIT_S)
         told = told.replace(NO_STATE, describe(status, now_ns()))
-        hint = _OTHER_USER if client.user not in (client.login, DEFAULT_USER) else ""
+        hint = _about_user(args, client)
     return UnavailableError(where, told, hint)
+
+
+def _about_user(args: argparse.Namespace, client: Client) -> str:
+    """What may be wrong with the user where no answer comes; "" where nothing is known."""
+    if args.cert_file is not None and client.login is None:
+        return _NAMED_BY_CERTIFICATE
+    return _OTHER_USER if client.user not in (client.login, DEFAULT_USER) else ""

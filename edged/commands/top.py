@@ -24,7 +24,9 @@ EPILOG = """examples:
   edged top --device press-07 --stages
   edged top --once --json > fleet.json
 Percentiles are of the device's last reporting interval (ms) and since its start (all). A model that is not as it
-should be says so in its own row, and why in the line below; on a narrow terminal the least important columns go."""
+should be says so in its own row, and why in the line below; on a narrow terminal the least important columns go.
+BATCH is requests in one inference since the start, KEYS those with a state now, OUTBOX answers of the device that wait
+for the broker: each column is there where a device has it."""
 
 _CLEAR, _HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[J"
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"

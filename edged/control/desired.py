@@ -81,14 +81,34 @@ class Desired:
             seen.add(wish.name)
 
 
+class RejectedError(ValueError):
+    """The mistakes, where and what. rev: that of the message, None where it cannot be read or is none."""
+
+    def __init__(self, what: str, rev: int | None = None) -> None:
+        super().__init__(what)
+        self.rev = rev
+
+
 def parse(payload: bytes, known: Collection[str]) -> Desired:
-    """Read the message. known: the configured models. Raises ValueError with the mistakes, where and what."""
+    """Read the message. known: the configured models. Raises RejectedError."""
     if len(payload) > MAX_BYTES:
-        raise ValueError(f"{len(payload)} bytes, at most {MAX_BYTES}")
+        raise RejectedError(f"{len(payload)} bytes, at most {MAX_BYTES}")
     try:
         value = json.loads(payload, object_pairs_hook=schema.unique_pairs)
     except (ValueError, RecursionError) as exc:
-        raise ValueError(clipped(f"not JSON: {exc}", messages.MAX_TEXT)) from exc
+        raise RejectedError(clipped(f"not JSON: {exc}", messages.MAX_TEXT)) from exc
+    try:
+        return _desired(value, known)
+    except ValueError as exc:
+        raise RejectedError(str(exc), _rev(value)) from exc
+
+
+def _rev(value: object) -> int | None:
+    rev = value.get("rev") if isinstance(value, dict) else None
+    return rev if type(rev) is int and 0 <= rev <= MAX_REV else None
+
+
+def _desired(value: object, known: Collection[str]) -> Desired:
     _require_measure(value)
     built, problems = schema.build(Desired, value)
     if built is not None:

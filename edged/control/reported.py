@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from edged import topics
 from edged.assembly import Parts
 from edged.clock import NS_PER_S, now_ns, wall_s
+from edged.swap import LATE
 from edged.transports.base import Message
 from edged.worker import ModelState
 
@@ -55,7 +56,7 @@ class Reported:
 
     @property
     def stale(self) -> bool:
-        """Whether a model's state changed since the last message."""
+        """Whether a model's state changed since the last message, or the one before it ended."""
         return self._states() != self._told
 
     def step(self, name: str, state: str, text: str = "") -> None:
@@ -94,6 +95,8 @@ class Reported:
     def _model(self, name: str, row: Row) -> dict[str, object]:
         worker = self._parts.workers[name]
         state, error, text = row.state, row.error, row.text
+        if state == "READY" and worker.before is not None:
+            error = "; ".join(filter(None, (LATE, error)))
         # What was done is done, and yet the model may not be ready.
         if state == "READY" and worker.state is ModelState.FAILED:
             state, error = "FAILED", "; ".join(filter(None, (f"the model failed: {worker.reason}", error)))
@@ -107,5 +110,6 @@ class Reported:
             told["bytes"] = row.bytes
         return told | {"text": text} if text else told
 
-    def _states(self) -> list[ModelState]:
-        return [self._parts.workers[name].state for name in self.rows]
+    def _states(self) -> list[tuple[ModelState, bool]]:
+        workers = (self._parts.workers[name] for name in self.rows)
+        return [(worker.state, worker.before is not None) for worker in workers]

@@ -24,7 +24,7 @@ from edged.control.reported import Head, Reported
 from edged.control.updates import Updates
 from edged.errors import EdgedError
 from edged.router import Router
-from edged.swap import AbandonedError, Swapper
+from edged.swap import LATE, AbandonedError, Swapper
 from edged.transports.base import Message
 
 log = logging.getLogger(__name__)
@@ -148,10 +148,10 @@ class Control:
         else:
             try:
                 wishes = desired.parse(payload, list(self._rooms.parts.workers))
-            except ValueError as exc:
+            except desired.RejectedError as exc:
                 self._rejected += 1
                 log.warning("desired/models: rejected: %s", exc)
-                reported.head = Head("REJECTED", None, str(exc))
+                reported.head = Head("REJECTED", exc.rev, str(exc))
                 reported.publish()
                 return
             reported.head = Head("ACCEPTED", wishes.rev, "")
@@ -226,7 +226,7 @@ class Control:
         return {}
 
     def _unanswered(self) -> int:
-        return sum(worker.admission.requests for worker in self._rooms.parts.workers.values())
+        return sum(worker.unanswered for worker in self._rooms.parts.workers.values())
 
     def _remeasure(self, order: Remeasure) -> Mapping[str, object]:
         names = [order.model] if order.model is not None else list(self._rooms.parts.workers)
@@ -246,11 +246,12 @@ class Control:
         try:
             wish = assembly.wish(model, serving, config.models)
             selection = swapper.choose(serving, wish, note, fresh=True)
-            trouble = swapper.swap(name, serving, selection, note)
+            swapper.swap(name, serving, selection, note)
         except (EdgedError, AbandonedError) as exc:
             raise FailedError(str(exc) or "the daemon stops") from exc
         found = {"chosen": selection.chosen.label, "p99_us": selection.p99_us}
-        return {**found, "trouble": trouble} if trouble else found
+        late = self._rooms.parts.workers[name].before is not None
+        return {**found, "trouble": LATE} if late else found
 
     def _require_models(self, names: Sequence[str]) -> None:
         for name in names:

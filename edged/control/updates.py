@@ -131,7 +131,6 @@ class Updates:
     def _swapped(self, task: _Task, new: Bundle) -> str:
         name, row = task.wish.name, self._reported.rows[task.wish.name]
         old = self._parts.workers[name].plan.bundle
-        told = ""
         if new.manifest != old.manifest or self._state(name) is ModelState.FAILED:
             swapper, model = self._swapper(lambda: self._wanted(task)), self._models[name]
 
@@ -139,12 +138,12 @@ class Updates:
                 self._reported.step(name, step, text)
 
             selection = swapper.choose(new, assembly.wish(model, new, self._config.models), note)
-            told = swapper.swap(name, new, selection, note)
+            swapper.swap(name, new, selection, note)
             if row.sha256 != task.wish.sha256:
                 row.previous = {"version": old.manifest.version, "sha256": row.sha256}
             log.info("model %s: version %d serves, in place of %d", name, new.manifest.version, old.manifest.version)
         row.sha256 = task.wish.sha256
-        return "; ".join(filter(None, (told, self._remembered(task, new))))
+        return self._remembered(task, new)
 
     def _read(self, task: _Task) -> Bundle:
         """Return the bundle, fetched and verified, and found to be one that may take the place of what serves."""
@@ -223,7 +222,7 @@ class Updates:
                     "version": kept.previous.version, "sha256": kept.previous.sha256,
                 }  # fmt: skip
             if damaged := self._parts.deployed.damaged.get(name):
-                row.state, row.error = "FAILED", f"{damaged}; the configured bundle serves"
+                row.state, row.error = row.ended = "FAILED", f"{damaged}; the configured bundle serves"
 
 
 def _serving_sha256(parts: Parts, model: ModelConfig) -> str | None:

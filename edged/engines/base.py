@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
@@ -103,3 +103,23 @@ class GuardedEngine(Engine, Protocol):
 
     def ended(self) -> bool:
         """Whether the process ended by itself: cheap, and for any thread, also while another one uses the engine."""
+
+
+@runtime_checkable
+class SelfChecked(Protocol):
+    """An engine that checked its golden samples when it was made, and that ends a hang by itself.
+
+    limit_ns: an inference that takes longer is ended, 0 when nothing is. pid: of the process that serves, None for this
+    one. recheck_s: seconds after which `idle` wants to be called, 0 for never. closing_s: how long `close` may take.
+    ended: whether that process ended, or something else came up that `idle` looks after. Any thread may ask all of it.
+    """
+
+    @property
+    def limit_ns(self) -> int: ...  # noqa: D102  # see the class
+    @property
+    def pid(self) -> int | None: ...  # noqa: D102
+    @property
+    def recheck_s(self) -> float: ...  # noqa: D102
+    @property
+    def closing_s(self) -> float: ...  # noqa: D102
+    def ended(self) -> bool: ...  # noqa: D102

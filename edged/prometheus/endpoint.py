@@ -5,6 +5,7 @@ request, and one that comes while all places are taken gets that of the oldest. 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import selectors
 import socket
@@ -153,7 +154,32 @@ class Endpoint:
         connection.socket.close()
 
 
+def is_free(host: str, port: int) -> bool:
+    """Whether nobody listens there now; nobody is kept from it meanwhile, and nothing can connect.
+
+    Raises UnavailableError when the address could not be had though nobody did.
+    """
+    try:
+        _bound(host, port).close()
+    except UnavailableError as exc:
+        if isinstance(exc.__cause__, OSError) and exc.__cause__.errno == errno.EADDRINUSE:
+            return False
+        raise
+    return True
+
+
 def _listening(host: str, port: int) -> socket.socket:
+    made = _bound(host, port)
+    try:
+        made.listen(_WAITING)
+        made.setblocking(False)  # noqa: FBT003  # the library's
+    except OSError as exc:
+        made.close()
+        raise UnavailableError("metrics.prometheus", f"cannot listen on {host}:{port}: {exc.strerror}") from exc
+    return made
+
+
+def _bound(host: str, port: int) -> socket.socket:
     where = f"{host}:{port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -163,8 +189,6 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
-        made.listen(_WAITING)
-        made.setblocking(False)  # noqa: FBT003  # the library's
     except OSError as exc:
         made.close()
         raise UnavailableError("metrics.prometheus", f"cannot listen on {where}: {exc.strerror}") from exc

@@ -62,6 +62,7 @@ class DirectClient(StockClient):
     ) -> None:
         self._sender = Sender(self._wake)
         self._keys = itertools.count(_FIRST_KEY)
+        self._in_connack = False
         super().__init__(client_id, clean_session=clean_session, drive=drive, ledger=ledger, quickack=quickack)
 
     def accept(self, open_: bool) -> None:
@@ -75,6 +76,18 @@ class DirectClient(StockClient):
             for message in itertools.islice(self._out_messages.values(), self._max_inflight_messages, None):
                 if message.state == _UNSENT:
                     message.state = _QUEUED
+
+    def drop_larger(self, limit: int) -> list[Entry]:
+        """Take waiting messages of more than `limit` bytes out, and return them; their room stays reserved.
+
+        The others keep their place and their packet ids, so that none overtakes another and none is new to the broker.
+        For between two connections, and a new one until `accept`: nothing of this store is on its way then.
+        """
+        with self._out_message_mutex:
+            found = self._ledger.forget_larger(self._out_messages, limit)
+            for mid in found:
+                del self._out_messages[mid]
+        return list(found.values())
 
     def begin(self) -> None:
         """Forget the connection before; called between two. The ledger knows what was lost."""
@@ -131,7 +144,11 @@ class DirectClient(StockClient):
 
     def _handle_connack(self) -> MQTTErrorCode:
         """Let paho send what waited for a connection, and send what came meanwhile behind it."""
-        rc = super()._handle_connack()
+        self._in_connack = True
+        try:
+            rc = super()._handle_connack()
+        finally:
+            self._in_connack = False
         with self._out_message_mutex:
             return rc or self._update_inflight()
 
@@ -179,6 +196,8 @@ class DirectClient(StockClient):
                 elif mark:
                     self._ledger.written(mark, self._sender.last_ns)
         except OSError:
+            if self._in_connack:
+                return _SUCCESS  # who handles it walks through the store, and reads on afterwards
             rc = self.loop_read()  # what the broker said before it hung up: it may say why, and what it took
             return rc if self._sock is None else self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         return _SUCCESS

@@ -107,15 +107,9 @@ class Health:
             _log.warning("%s: the broker refused a message on %s: %s", self._where, topic, reason)
 
     def _purge(self, limit: int, counter: str) -> None:
-        """Take waiting messages larger than `limit` bytes out of the client and queue the others again."""
-        for old in self._client.drop_out_messages():
-            entry = self._ledger.forget(old.mid)
-            if entry is not None and entry.size > limit:
-                self._give_up(entry, counter)
-                continue
-            info = self._client.publish(old.topic, old.payload, old.qos, old.retain, old.properties)
-            if entry is not None:
-                self._ledger.enter(info.mid, entry)
+        """Give up waiting messages larger than `limit` bytes."""
+        for entry in self._client.drop_larger(limit):
+            self._give_up(entry, counter)
 
     def _give_up(self, entry: Entry, counter: str) -> None:
         self._ledger.release(entry.size)

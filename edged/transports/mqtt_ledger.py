@@ -8,6 +8,7 @@ send a message before the publishing thread learns its id; not so where the id i
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -184,6 +185,15 @@ class Ledger:
         """Take out a message that will never be finished, keeping its room reserved."""
         with self._lock:
             return self._entries.pop(mid, None)
+
+    def forget_larger(self, mids: Iterable[int], limit: int) -> dict[int, Entry]:
+        """`forget` those of these messages that have more than `limit` bytes."""
+        with self._lock:
+            entries = {mid: self._entries[mid] for mid in mids if mid in self._entries}
+            found = {mid: entry for mid, entry in entries.items() if entry.size > limit}
+            for mid in found:
+                del self._entries[mid]
+        return found
 
     def topic(self, mid: int) -> str:
         """Return the topic of an unfinished message; "" when there is none."""

@@ -36,7 +36,7 @@ class Login:
         self._password, self._told_password = settings.password, ""
         self._paths = [path for path in _tls_files(settings) if path is not None]
         self._seen = self._tried = self._fingerprint()
-        self._newest = self._using = _context(settings) if settings.tls else None
+        self._newest = self._using = context(*_tls_files(settings)) if settings.tls else None
         self._good: ssl.SSLContext | None = None  # the last that the broker accepted
         self._look_ns = now_ns() + _LOOK_NS
         self.context: Any = _Current(self) if settings.tls else None
@@ -71,7 +71,7 @@ class Login:
             return False
         self._tried = self._seen = found
         try:
-            self._newest = self._using = _context(self._settings)
+            self._newest = self._using = context(*_tls_files(self._settings))
         except BadDataError as error:
             self._refuse("the new TLS files cannot be used, the former ones stay in use: %s", str(error))
             return False
@@ -142,22 +142,25 @@ def _tls_files(settings: MqttSettings) -> tuple[Path | None, Path | None, Path |
     return settings.ca_file, settings.cert_file, settings.key_file
 
 
-def _context(settings: MqttSettings) -> ssl.SSLContext:
-    """Read the TLS files: who is trusted (else the system's), and the client's certificate. Raises BadDataError."""
-    for path in _tls_files(settings):
-        if path is not None and not path.is_file():
-            raise BadDataError(str(path), "no such file")
-    ca, cert, key = (None if path is None else str(path) for path in _tls_files(settings))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
+    """Read the TLS files: who is trusted (else the system's), and the client's certificate with its key.
+
+    Raises BadDataError for a file that is missing or unusable, and for a key that is another certificate's.
+    """
+    paths = [path for path in (ca, cert, key) if path is not None]
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
+        for path in paths:
+            if not path.is_file():
+                raise BadDataError(str(path), "no such file")
         if cert is not None:
             # An empty password: without one OpenSSL would ask for it on the terminal, and wait.
-            context.load_cert_chain(cert, key, password="")
+            made.load_cert_chain(cert, key, password="")
         if ca is None:
-            context.load_default_certs()
+            made.load_default_certs()
         else:
-            context.load_verify_locations(ca)
+            made.load_verify_locations(ca)
     except (OSError, ValueError) as error:
-        where = ", ".join(filter(None, (ca, cert, key)))
+        where = ", ".join(map(str, paths))
         raise BadDataError(where, f"not usable for TLS: {error}", "PEM files, the key without a password") from error
-    return context
+    return made

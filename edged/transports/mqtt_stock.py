@@ -107,6 +107,22 @@ class StockClient(Client):
         settled = entry.qos == 0 and info.is_published()
         return "" if self._ledger.enter(info.mid, entry, settled=settled) else "dropped_connection_lost"
 
+    def drop_larger(self, limit: int) -> list[Entry]:
+        """Take waiting messages of more than `limit` bytes out, and return them; their room stays reserved.
+
+        paho lets go of all or of none: the others are queued again, behind what another thread publishes meanwhile.
+        """
+        found = []
+        for old in self.drop_out_messages():
+            entry = self._ledger.forget(old.mid)
+            if entry is not None and entry.size > limit:
+                found.append(entry)
+                continue
+            info = self.publish(old.topic, old.payload, old.qos, old.retain, old.properties)
+            if entry is not None:
+                self._ledger.enter(info.mid, entry)
+        return found
+
     def first_byte_ns(self) -> int:
         """Return when the packet at hand began to arrive (here: now)."""
         return now_ns()

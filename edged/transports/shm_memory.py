@@ -17,7 +17,8 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from edged.errors import UnavailableError
+from edged.errors import ConfigError, UnavailableError
+from edged.shown import size as told
 from edged.transports.shm_wire import Hello
 
 _PAGE = 4096  # of any size that is a multiple of what tensors are aligned to
@@ -75,6 +76,18 @@ class SlotMemory:
 def size(shape: Hello) -> int:
     """Return the bytes of the whole."""
     return shape.slots * _stride(shape)
+
+
+def refuse_too_much(shape: Hello, producers: int) -> None:
+    """Raise ConfigError when so many producers' memory is more than this machine has."""
+    whole, here = size(shape) * producers, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if whole > here:
+        what = (
+            f"{producers} producers with {shape.slots} slots of {told(shape.slot_bytes)} need {told(whole)} of memory"
+        )
+        raise ConfigError(
+            "local", f"{what}, and this machine has {told(here)}", "fewer producers, fewer slots, or smaller"
+        )
 
 
 def create(shape: Hello) -> int:

@@ -22,8 +22,19 @@ _OWNER, _GROUP = 0o600, 0o660
 _LOCK_NS, _RETRY_S = 2 * NS_PER_S, 0.02
 
 
-def problem(path: Path, group: str | None) -> str:
-    """Return why nobody could listen there, as far as it can be told before; "" if all looks well."""
+def require(path: Path, group: str | None) -> None:
+    """Raise ConfigError when nobody could listen there, as far as it can be told without disturbing who does."""
+    if wrong := _problem(path, group):
+        raise ConfigError(_WHERE, wrong)
+    try:
+        os.close(_directory(path.parent))
+    except OSError as error:
+        raise _refused(path, error) from error
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise _refused(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def _problem(path: Path, group: str | None) -> str:
     if len(os.fsencode(path)) > MAX_PATH:
         return f"{path} has {len(os.fsencode(path))} bytes, a Unix socket's path may have {MAX_PATH}"
     if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
@@ -36,8 +47,7 @@ def listen(path: Path, group: str | None) -> socket.socket:
 
     Raises ConfigError for what is wrong with path or group, UnavailableError when somebody listens there.
     """
-    if wrong := problem(path, group):
-        raise ConfigError(_WHERE, wrong)
+    require(path, group)
     with contextlib.ExitStack() as undo:
         made = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         # The file gets the descriptor's mode: at no moment may others connect.
@@ -52,8 +62,7 @@ def listen(path: Path, group: str | None) -> socket.socket:
                     path.chmod(_GROUP)
                 made.listen()
         except OSError as error:
-            hint = "under systemd: RuntimeDirectory=edged" if error.errno == errno.ENOENT else ""
-            raise ConfigError(_WHERE, f"cannot listen at {path}: {error.strerror or error}", hint) from error
+            raise _refused(path, error) from error
         undo.pop_all()
     return made
 
@@ -68,12 +77,21 @@ def remove(path: Path, inode: int) -> None:
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
     """Let one daemon at a time look at a socket's file and replace it; the kernel ends it with the process."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = _directory(directory)
     try:
         _lock(fd, now_ns() + _LOCK_NS)
         yield
     finally:
         os.close(fd)
+
+
+def _directory(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _refused(path: Path, error: OSError) -> ConfigError:
+    hint = "under systemd: RuntimeDirectory=edged" if error.errno == errno.ENOENT else ""
+    return ConfigError(_WHERE, f"cannot listen at {path}: {error.strerror or error}", hint)
 
 
 def _lock(fd: int, end_ns: int) -> None:

@@ -48,10 +48,10 @@ P99, P999 = 1.2, 1.5
 
 @contextlib.contextmanager
 def burners() -> Iterator[None]:
-    """Two processes that never sleep."""
+    """Two processes that never sleep, each in a session of its own, as other services are."""
     with ExitStack() as stack:
         for _ in range(2):
-            stack.enter_context(peers.running([sys.executable, "-c", "while True: pass"]))
+            stack.enter_context(peers.running([sys.executable, "-c", "while True: pass"], start_new_session=True))
         time.sleep(0.3)
         yield
 
@@ -81,7 +81,7 @@ def measure(folder: Path, loaded: Bundle, args: argparse.Namespace) -> dict[str,
                 "device": f"bench-{mode}", "models": [{"name": "m", "bundle": str(loaded.path), "realtime": mode}],
                 "network": {"realtime": mode}, "metrics": {"interval_s": 10},
             }  # fmt: skip
-            daemon = stack.enter_context(DaemonProcess(folder / mode, broker.port, config))
+            daemon = stack.enter_context(DaemonProcess(folder / mode, broker.port, config, leads=True))
             daemon.ready(120)
             topics = {"request": f"edged/v1/dev/bench-{mode}/req/m/c/bench", "reply": "edged/v1/resp/bench/1"}
             for burn in (False, True):
@@ -90,7 +90,7 @@ def measure(folder: Path, loaded: Bundle, args: argparse.Namespace) -> dict[str,
         model = folder / "script.tflite"
         model.write_bytes(loaded.files[MODEL])
         command = peers.python("script.py", tflite_runtime.installed()[0].name, model, "raw", broker.port, "script", 0)
-        stack.enter_context(peers.running(command))
+        stack.enter_context(peers.running(command, start_new_session=True))
         for burn in (False, True):
             topics = {"request": "script/in", "reply": "script/out", "v5": 0}
             cells[f"script{', burners' if burn else ''}"] = partial(

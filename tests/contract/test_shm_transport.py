@@ -9,7 +9,6 @@ import gc
 import logging
 import os
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,19 +24,6 @@ from edged.transports import shm_memory, shm_wire
 from edged.transports.base import Message, Subscription
 
 USER = f"local-{os.getuid()}"
-
-
-@pytest.fixture
-def path() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="edged", dir="/tmp") as directory:
-        yield Path(directory) / "s"
-
-
-@pytest.fixture
-def box(path: Path) -> Iterator[Box]:
-    box = Box(path).start()
-    yield box
-    box.transport.stop(1)
 
 
 @pytest.fixture
@@ -164,12 +150,12 @@ def test_nothing_a_callback_raises_stops_the_thread(box: Box, producer: RawProdu
     eventually(lambda: box.stat("callback_errors") == 3, "three errors")
 
 
-def test_publish_never_blocks_and_keeps_what_is_not_read(path: Path) -> None:
+def test_publish_never_blocks_and_keeps_what_is_not_read(socket_path: Path) -> None:
     """A producer that reads nothing fills its socket, then its slots; then it can ask nothing more."""
-    box = Box(path, slots=64, slot_bytes=4096).start()
+    box = Box(socket_path, slots=64, slot_bytes=4096).start()
     box.hook = lambda _message: box.answer(payload=b"z" * 4096, on_sent=sent.append)
     sent: list[int] = []
-    with RawProducer(path) as producer, RawProducer(path) as other:
+    with RawProducer(socket_path) as producer, RawProducer(socket_path) as other:
         producer.socket.settimeout(0.3)
         asked = 0
         free = list(range(64))
@@ -307,31 +293,31 @@ def test_a_producer_that_dies_leaves_nothing(box: Box) -> None:
     eventually(lambda: mapped() == before, "the memory is gone")
 
 
-def test_memory_in_use_takes_room_when_its_producer_is_gone(box: Box, path: Path) -> None:
+def test_memory_in_use_takes_room_when_its_producer_is_gone(box: Box, socket_path: Path) -> None:
     """Who asks, hangs up and comes again does not get more than is agreed; what nobody reads any more is room again."""
     for slot in range(2):
-        with RawProducer(path) as producer:
+        with RawProducer(socket_path) as producer:
             producer.send(slot, b"x" * 1000)
             box.wait(slot + 1)
     eventually(lambda: box.stat("producers") == 0, "both are gone")
-    with RawProducer(path) as third:
+    with RawProducer(socket_path) as third:
         assert (third.memory, third.welcome[1:]) == (None, b"2 producers are connected (local.max_producers)")
     assert box.answer(0)
     box.messages.clear()  # the second's request is still to be answered, which keeps its memory
     gc.collect()
-    with RawProducer(path) as third:
+    with RawProducer(socket_path) as third:
         third.send(0, b"x")
         box.wait(1)
-        with RawProducer(path) as fourth:
+        with RawProducer(socket_path) as fourth:
             assert fourth.memory is None
 
 
-def test_whose_producer_is_gone_is_told(path: Path) -> None:
+def test_whose_producer_is_gone_is_told(socket_path: Path) -> None:
     """All reply topics that stand for its slots, once, so that what it asked can be given up."""
     gone: list[list[str]] = []
-    box = Box(path).start()
+    box = Box(socket_path).start()
     box.transport._on_gone = lambda topics: gone.append(list(topics))
-    with RawProducer(path) as producer:
+    with RawProducer(socket_path) as producer:
         producer.send(1, b"x")
         topic = box.wait(1)[0].response_topic
     eventually(lambda: gone, "it is told")
@@ -339,15 +325,15 @@ def test_whose_producer_is_gone_is_told(path: Path) -> None:
     box.transport.stop()
 
 
-def test_no_memory_is_a_refusal_in_words(path: Path) -> None:
+def test_no_memory_is_a_refusal_in_words(socket_path: Path) -> None:
     """64 TiB: the daemon does not even ask for them, which would be the end of others; it goes on."""
-    box = Box(path, slots=64, slot_bytes=1 << 40).start()
-    producer = RawProducer(path)
+    box = Box(socket_path, slots=64, slot_bytes=1 << 40).start()
+    producer = RawProducer(socket_path)
     assert "no memory can be had: " in producer.welcome.decode(errors="replace")
     producer.close()
     assert (box.stat("producers"), box.stat("refused_producers")) == (0, 1)
     for _ in range(3):  # it took no room
-        with RawProducer(path) as producer:
+        with RawProducer(socket_path) as producer:
             assert "no memory can be had: " in producer.welcome.decode(errors="replace")
     box.transport.stop()
 
@@ -365,7 +351,7 @@ def test_stop_writes_what_waits_and_says_so(box: Box, producer: RawProducer) -> 
     assert box.stat("dropped_stopped") == 1
 
 
-def test_who_comes_in_while_it_stops_is_told_too(box: Box, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_comes_in_while_it_stops_is_told_too(box: Box, socket_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The serving thread may be awake meanwhile: it must not end before the door is shut."""
     asked, given = threading.Event(), threading.Event()
     create = shm_memory.create
@@ -375,19 +361,19 @@ def test_who_comes_in_while_it_stops_is_told_too(box: Box, path: Path, monkeypat
         assert given.wait(10)
         return create(shape)
 
-    first = RawProducer(path)
+    first = RawProducer(socket_path)
     monkeypatch.setattr(shm_memory, "create", slowly)
     words: list[object] = []
 
     def enter() -> None:
-        with RawProducer(path) as late:
+        with RawProducer(socket_path) as late:
             words.append(late.receive())
 
     threads = [threading.Thread(target=enter), threading.Thread(target=box.transport.stop, args=(1,))]
     threads[0].start()
     assert asked.wait(10)
     threads[1].start()
-    eventually(lambda: not path.exists(), "it stops")
+    eventually(lambda: not socket_path.exists(), "it stops")
     first.close()  # which the serving thread hears
     assert box.transport._thread is not None
     box.transport._thread.join(0.3)
@@ -405,17 +391,17 @@ def test_stop_in_a_callback(box: Box, producer: RawProducer) -> None:
     assert ended.wait(10)
 
 
-def test_life_cycle(path: Path) -> None:
+def test_life_cycle(socket_path: Path) -> None:
     """Starting twice, subscriptions and wills are errors; stopping twice, or before the start, is nothing."""
-    Box(path).transport.stop()
-    box = Box(path).start()
+    Box(socket_path).transport.stop()
+    box = Box(socket_path).start()
     with pytest.raises(InternalError):
         box.start()
     with pytest.raises(UsageError):
-        Box(path).transport.start(lambda _message: None, [Subscription("a", 0)])
+        Box(socket_path).transport.start(lambda _message: None, [Subscription("a", 0)])
     with pytest.raises(UnavailableError):  # a second daemon on the same path
-        Box(path).start()
-    with RawProducer(path) as producer:  # which took nothing from the first
+        Box(socket_path).start()
+    with RawProducer(socket_path) as producer:  # which took nothing from the first
         producer.send(0, b"x")
         box.wait(1)
     box.transport.stop()

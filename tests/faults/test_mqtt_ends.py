@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.brokers import eventually
-from support.scriptedbroker import ScriptedBroker, publish_packet, varint
+from support.scriptedbroker import CONNACK_V5, ScriptedBroker, publish_packet, varint
 
 from edged.transports import mqtt_paho
 from edged.transports.base import Message
@@ -163,3 +163,31 @@ def test_a_packet_without_end_is_not_read_into_pieces(dying: Callable[..., Dying
     eventually(lambda: made.stats()["connect_failures"] == 1, "malformed", timeout_s=5)
     made.broker.socket.close()
     made.broker.accept(2)
+
+
+def test_a_backlog_acknowledged_in_part_before_the_end() -> None:
+    """Acknowledgements that come while what waited is still being written: an end like another, no fault of ours."""
+    broker = ScriptedBroker(protocol="5", client_id="x", reconnect_max_s=0.02)
+    broker.socket.close()
+    try:
+        for _ in range(200):
+            broker.transport.publish(Message("o", bytes(10), 1))
+        for _ in range(20):
+            _acknowledge_and_hang_up(broker, 3)
+        eventually(lambda: broker.transport.stats()["sent"] >= 40, "they count")
+        assert broker.transport.stats()["client_errors"] == 0
+    finally:
+        broker.close()
+
+
+def _acknowledge_and_hang_up(broker: ScriptedBroker, count: int) -> None:
+    broker.socket, _address = broker.listener.accept()
+    broker.socket.settimeout(5)
+    broker._read_whole()
+    broker.socket.sendall(CONNACK_V5)
+    while count:
+        head, packet = broker.read_packet()
+        if head >> 4 == 3:
+            broker.socket.sendall(b"\x40\x02" + packet[3:5])
+            count -= 1
+    broker.socket.close()

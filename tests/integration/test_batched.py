@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support import tinymodel
-from support.brokers import require_mosquitto
 from support.commands import edged
 from support.daemons import DEVICE, DaemonProcess
 from support.requests import Inbox
@@ -36,14 +34,6 @@ STREAM = {
     "name": "imu", "topic": "sensors/+/imu", "key_level": 1, "fields": ["a", "b", "c"], "model": "rows",
     "window": {"length": 1, "hop": 1}, "qos": 1,
 }  # fmt: skip
-
-
-@pytest.fixture
-def alone() -> Iterator[EmbeddedBroker]:
-    """A broker of the test's own, so that nobody else's daemon is called like this one."""
-    require_mosquitto()
-    with EmbeddedBroker("mosquitto") as broker:
-        yield broker
 
 
 def configured(runtime: Runtime, size: int, timeout_us: int = 2000, **more: Any) -> dict[str, Any]:

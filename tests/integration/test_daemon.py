@@ -41,14 +41,6 @@ def daemon(mosquitto: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def alone() -> Iterator[EmbeddedBroker]:
-    """A broker of the test's own: a second daemon of the same name would take the first one's session over."""
-    require_mosquitto()
-    with EmbeddedBroker("mosquitto") as broker:
-        yield broker
-
-
-@pytest.fixture
 def ann(mosquitto: EmbeddedBroker) -> Iterator[Watcher]:
     with Watcher(mosquitto.port, f"{REPLY}/#") as watcher:
         yield watcher

@@ -6,14 +6,13 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import tinymodel
-from support.brokers import mosquitto
-from support.daemons import DEVICE, DaemonProcess
+from support.daemons import DEVICE
+from support.deployments import daemon
 from support.fileserver import file_server
 from support.operators import BASE, KEPT, Operator, sha256_of, wish
 from support.watcher import StatusBoard, Watcher
@@ -24,27 +23,6 @@ from edged.broker import EmbeddedBroker
 pytestmark = pytest.mark.broker
 
 OTHER = "edged/v1/dev/other/"
-
-
-@pytest.fixture
-def alone() -> Iterator[EmbeddedBroker]:
-    """A broker of the test's own: what is retained is the test's matter."""
-    with mosquitto() as broker:
-        yield broker
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Version 1 as a directory, 2 and 3 as files."""
-    tinymodel.write_dense_bundle(tmp_path / "one")
-    for name, version in (("two.tar", 2), ("three.tar", 3)):
-        tinymodel.write_dense_bundle(tmp_path / name, version=version)
-    return tmp_path
-
-
-def daemon(folder: Path, broker: EmbeddedBroker, **more: Any) -> DaemonProcess:
-    model = {"name": "dense", "bundle": "one", "delegates": ["cpu"], **more.pop("model", {})}
-    return DaemonProcess(folder, broker.port, {"models": [model], "drain_timeout_s": 2, **more})
 
 
 def test_the_report_is_put_right_at_a_start(alone: EmbeddedBroker, folder: Path) -> None:
@@ -185,3 +163,17 @@ def test_drain_heeds_a_configuration_that_was_read_again(alone: EmbeddedBroker, 
             operator.publish(f"{BASE}/req/slow/c/ann/{number}/raw", b"\0" * 4)
         time.sleep(0.05)
         assert operator.command("drain", "c")[-1]["state"] == "SUCCEEDED"
+
+
+def test_a_measurement_leaves_no_descriptor(tmp_path: Path) -> None:
+    """Each daemon in this process hands back what it had opened, also the pipe that wakes it."""
+    tinymodel.write_dense_bundle(tmp_path / "dense")
+    path = tmp_path / "edged.yaml"
+    body = {"device": "box", "broker": {"url": "mqtt://127.0.0.1"}, "state_dir": "state"}
+    path.write_text(json.dumps({**body, "models": [{"name": "dense", "bundle": "dense"}]}))
+    counts = []
+    for _ in range(3):
+        with InProcess(from_file(path)):
+            pass
+        counts.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
+    assert counts[1:] == [counts[0]] * 2

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import tinymodel
-from support.brokers import eventually, require_mosquitto
+from support.brokers import eventually, issue, require_mosquitto, tls_files
 from support.daemons import DaemonProcess
 
 from edged.broker import EmbeddedBroker
@@ -29,7 +29,7 @@ def _lines(directory: Path) -> list[str]:
     """The sample's active lines, with its files in our directory and without its listener and its store."""
     text = (_SAMPLES / "edged.conf").read_text().replace("/etc/mosquitto", str(directory))
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    ours = ("listener", "persistence")
+    ours = ("listener", "persistence")  # the store is where the broker of a test keeps it
     return [line for line in lines if not line.startswith(ours)]
 
 
@@ -160,7 +160,10 @@ def test_a_real_device_answers_nobody_in_anothers_name(broker: EmbeddedBroker, t
         for _ in range(2):
             result = alice.infer("press-07", "dense", x, deadline_ms=30_000)
             np.testing.assert_allclose(result.outputs["y"], expected, rtol=1e-6)
-            topic, own = "edged/v1/dev/press-07/req/dense/c/mallory", f"edged/v1/resp/alice/{alice._sender.instance}"
+            topic, own = (
+                "edged/v1/dev/press-07/req/dense/c/mallory",
+                f"edged/v1/resp/alice/{alice._conversation._sender.instance}",
+            )
             forged = Message(topic, x.tobytes(), 1, response_topic=own, correlation=b"f")
             assert mallory.transport.publish(forged)
         eventually(lambda: mallory.heard and _refused(mallory.heard[-1][1]) == 2, "two refusals")
@@ -170,6 +173,74 @@ def test_a_real_device_answers_nobody_in_anothers_name(broker: EmbeddedBroker, t
 
 def _refused(metrics: bytes) -> int:
     return int(json.loads(metrics)["transport"]["intake"].get("refused_response_topic", 0))
+
+
+def test_the_sample_goes_beside_debians_configuration(tmp_path: Path) -> None:
+    """In conf.d, where its text says: mosquitto starts, and warns of nothing but the lines for everybody in the ACL."""
+    require_mosquitto("mosquitto_passwd")
+    subprocess.run(["mosquitto_passwd", "-c", "-b", str(tmp_path / "edged.passwd"), "alice", "alice"], check=True)
+    (tmp_path / "edged.acl").write_text((_SAMPLES / "edged.acl").read_text())
+    for name in ("edged.passwd", "edged.acl"):
+        (tmp_path / name).chmod(0o600)
+    sample = (_SAMPLES / "edged.conf").read_text().replace("/etc/mosquitto", str(tmp_path))
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "edged.conf").write_text(sample.replace("listener 1883\n", ""))
+    debians = (
+        "persistence true",
+        f"persistence_location {tmp_path}/",
+        f"include_dir {tmp_path}/conf.d",
+        "log_type all",
+    )
+    with EmbeddedBroker("mosquitto", lines=debians) as broker:
+        log = broker.log.read_text()
+    lines = log.splitlines()
+    assert not [line for line in lines if "Error" in line]
+    everybody = [line for line in (_SAMPLES / "edged.acl").read_text().splitlines() if line.startswith("pattern read")]
+    meant = {line.split()[2] for line in everybody if "%u" not in line}
+    assert len(meant) == 5
+    warned = [line for line in lines if "arning" in line and "run as root" not in line]  # as this test may be
+    assert {line.split("'")[1] for line in warned if "does not contain '%c' or '%u'" in line} == meant
+    assert len(warned) == len(meant)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedBroker, dict[str, Path]]]:
+    """The sample with its lines for TLS and client certificates in place of its listener, and the files."""
+    require_mosquitto()
+    directory = tmp_path_factory.mktemp("certificates")
+    tls_files(directory)
+    issue(directory, "alice", "alice")
+    for name in ("edged.acl", "edged.passwd"):
+        (directory / name).write_text((_SAMPLES / "edged.acl").read_text() if name == "edged.acl" else "")
+    text = (_SAMPLES / "edged.conf").read_text().replace("/etc/mosquitto/certs/broker.", f"{directory}/server.")
+    (sample := directory / "sample.conf").write_text(text.replace("/etc/mosquitto/certs", str(directory)))
+    options = ("cafile", "certfile", "keyfile", "require_certificate", "use_identity_as_username")
+    active = [
+        line[1:] for line in sample.read_text().splitlines() if line.startswith(tuple(f"#{one}" for one in options))
+    ]
+    assert len(active) == len(options)
+    with EmbeddedBroker("mosquitto", lines=[*active, *_lines(directory)]) as running:
+        yield running, {path.name: path for path in directory.iterdir()}
+
+
+def test_certificates_in_place_of_passwords(
+    certificates: tuple[EmbeddedBroker, dict[str, Path]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A device and a requester, each with its own: `--user` is the CN; without it the error says so."""
+    broker, files = certificates
+    tinymodel.write_dense_bundle(tmp_path / "dense")
+    np.save(tmp_path / "x.npy", np.ones((1, 3), np.float32))
+    url = f"mqtts://127.0.0.1:{broker.port}"
+    own = {"ca_file": files["ca.pem"], "cert_file": files["client.pem"], "key_file": files["client.key"]}
+    told = {"url": url, **{name: str(path) for name, path in own.items()}}
+    config = {"device": "press-07", "broker": told, "models": [{"name": "dense", "bundle": "dense"}]}
+    tls = ["--ca-file", files["ca.pem"], "--cert-file", files["alice.pem"], "--key-file", files["alice.key"]]
+    words = ["infer", "--broker", url, *tls, "--device", "press-07", "--model", "dense", tmp_path / "x.npy"]
+    with DaemonProcess(tmp_path, broker.port, config):
+        assert main([*map(str, words), "--user", "alice", "--deadline-ms", "30000"]) == ExitCode.OK
+        assert "answered in" in capfd.readouterr().out
+        assert main([*map(str, words), "--deadline-ms", "300"]) == ExitCode.UNAVAILABLE
+        assert "takes a certificate's CN for the login, --user must be that CN" in capfd.readouterr().err
 
 
 def test_a_wrong_password_is_told(broker: EmbeddedBroker) -> None:

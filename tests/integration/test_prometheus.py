@@ -110,6 +110,14 @@ def test_the_rest_is_that_of_the_metrics_topic_too(told: Told) -> None:
     assert after["models"]["dense"]["interval"]["requests"] == 0
 
 
+def test_every_metric_says_what_it_is(told: Told) -> None:
+    """In a sentence of its own, none by its name alone."""
+    _, found, _ = told
+    unclear = [name for name, family in found.items() if not family.about or "(edged" in family.about]
+    assert unclear == []
+    assert found["edged_transport_outgoing_bytes"].about == "Bytes that wait to be sent or acknowledged now."
+
+
 def test_it_listens_on_loopback_alone(mosquitto: EmbeddedBroker, config: dict[str, Any], tmp_path: Path) -> None:
     """A bare port is one of 127.0.0.1: another loopback address of this box is refused."""
     port = config["metrics"]["prometheus"]

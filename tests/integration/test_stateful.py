@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support import tinymodel
-from support.brokers import require_mosquitto
 from support.commands import edged
 from support.daemons import DEVICE, DaemonProcess
 from support.watcher import StatusBoard, Watcher
@@ -26,14 +24,6 @@ STREAMS = [
      "window": {"length": 1, "hop": 1}, "qos": 1}
     for name in ("left", "right")
 ]  # fmt: skip
-
-
-@pytest.fixture
-def alone() -> Iterator[EmbeddedBroker]:
-    """A broker of the test's own, so that nobody else's daemon is called like this one."""
-    require_mosquitto()
-    with EmbeddedBroker("mosquitto") as broker:
-        yield broker
 
 
 def bare(runtime: Runtime, steps: Any) -> list[bytes]:
@@ -146,6 +136,29 @@ def test_many_futures_of_one_user_are_steps_in_order(alone: EmbeddedBroker, runt
             futures = [client.infer_async(DEVICE, "memory", step[None], deadline_ms=20_000) for step in steps]
             answers = [future.result(30).outputs["y"].tobytes() for future in futures]
     assert answers == bare(runtime, steps)
+
+
+def test_the_sdk_and_the_command_name_a_state(alone: EmbeddedBroker, runtime: Runtime, tmp_path: Path) -> None:
+    """Steps of two keys of one user, by Client and by `edged infer --state-key`: each goes on with its own state."""
+    tinymodel.write_memory_bundle(tmp_path / "memory")
+    steps = {key: drawn(seed, 4) for seed, key in enumerate(("line/1", "line/2", None))}
+    answers: dict[str | None, list[bytes]] = {key: [] for key in steps}
+    with DaemonProcess(tmp_path, alone.port, {"models": [{**MODEL, "runtime": runtime.name}]}) as daemon:
+        daemon.ready()
+        with Client(f"mqtt://127.0.0.1:{alone.port}", user="ann") as client:
+            for at in range(3):
+                for key, some in steps.items():
+                    result = client.infer(DEVICE, "memory", some[at][None], state_key=key, deadline_ms=20_000)
+                    answers[key].append(result.outputs["y"].tobytes())
+        np.save(tmp_path / "step.npy", steps["line/2"][3][None])
+        where = ("--broker", f"mqtt://127.0.0.1:{alone.port}", "--device", DEVICE, "--model", "memory", "--user", "ann")
+        infer = ("infer", *where, "--state-key", "line/2", "--deadline-ms", "20000", "--json", tmp_path / "step.npy")
+        done = edged(*infer)
+        assert done.returncode == 0, done.stderr
+        answers["line/2"].append(np.array(json.loads(done.stdout)["outputs"]["y"]["values"], np.float32).tobytes())
+        old = edged(*infer, "--protocol", "3.1.1")
+        assert (old.returncode, "a state key needs MQTT 5" in old.stderr) == (65, True)
+    assert answers == {key: bare(runtime, some[: len(answers[key])]) for key, some in steps.items()}
 
 
 def test_wrong_golden_samples_of_a_sequence_are_found(alone: EmbeddedBroker, tmp_path: Path) -> None:

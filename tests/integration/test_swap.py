@@ -9,15 +9,15 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support import tinymodel
-from support.brokers import eventually, mosquitto
+from support.brokers import eventually
 from support.daemons import DEVICE, DaemonProcess
+from support.deployments import daemon
 from support.fileserver import file_server
 from support.memory import rss_kib
 from support.operators import BASE, KEPT, Operator, sha256_of, wish
@@ -34,27 +34,6 @@ X = np.array([[0.5, -1.25, 3.0]], np.float32)
 Y = tinymodel.dense_expected(X)
 SWAPS = 12
 LARGE = 8 << 20
-
-
-@pytest.fixture
-def alone() -> Iterator[EmbeddedBroker]:
-    """A broker of the test's own: what is retained is the test's matter."""
-    with mosquitto() as broker:
-        yield broker
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Version 1 as a directory, 2 and 3 as files, version 4 as a directory."""
-    tinymodel.write_dense_bundle(tmp_path / "one")
-    for name, version in (("two.tar", 2), ("three.tar", 3), ("four", 4)):
-        tinymodel.write_dense_bundle(tmp_path / name, version=version)
-    return tmp_path
-
-
-def daemon(folder: Path, broker: EmbeddedBroker, **more: Any) -> DaemonProcess:
-    model = {"name": "dense", "bundle": "one", "delegates": ["cpu"], **more.pop("model", {})}
-    return DaemonProcess(folder, broker.port, {"models": [model], "drain_timeout_s": 2, **more})
 
 
 def answering(client: Client) -> int:
@@ -269,7 +248,7 @@ def test_wishes_that_make_no_sense_are_rejected(alone: EmbeddedBroker, folder: P
         operator.wait(lambda report: report["state"] == "REJECTED" and "not JSON" in report["error"])
         operator.desire({"name": "dense", "url": "x", "sha256": "y"}, rev=4)
         said = operator.wait(lambda report: "models[0].url" in report["error"])
-        assert (said["rev"], said["models"]["dense"]["active"]["version"]) == (None, 1)
+        assert (said["rev"], said["models"]["dense"]["active"]["version"]) == (4, 1)
         assert operator.ended(operator.desire(wish(folder / "two.tar")))["active"]["version"] == 2
         with Watcher(alone.port, f"{BASE}/metrics") as metrics:
             metrics.get()

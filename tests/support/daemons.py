@@ -16,9 +16,13 @@ DEVICE = "box"
 
 
 class DaemonProcess:
-    """Starts `python -m edged run`; `ready()` waits for the retained status. Ends it on exit."""
+    """Starts `python -m edged run`; `ready()` waits for the retained status. Ends it on exit.
 
-    def __init__(self, directory: Path, port: int, config: dict[str, Any]) -> None:
+    leads: it leads a session of its own, as one started by init does.
+    """
+
+    def __init__(self, directory: Path, port: int, config: dict[str, Any], *, leads: bool = False) -> None:
+        self.leads = leads
         directory.mkdir(parents=True, exist_ok=True)
         self.device = config.get("device", DEVICE)
         broker = {"url": f"mqtt://127.0.0.1:{port}", **config.pop("broker", {})}
@@ -31,7 +35,9 @@ class DaemonProcess:
     def _spawn(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "edged", "run", "-c", str(self.config)]
         with self.log.open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.config.parent)
+            return subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=self.config.parent, start_new_session=self.leads
+            )
 
     def restart(self) -> None:
         """Start another process on the same configuration."""

@@ -15,9 +15,10 @@ Labels = frozenset[tuple[str, str]]
 
 @dataclass
 class Family:
-    """One metric: its type, and the value of each series by sample name and labels."""
+    """One metric: its type, what it tells, and the value of each series by sample name and labels."""
 
     kind: str
+    about: str = ""
     samples: dict[tuple[str, Labels], float] = field(default_factory=dict)
 
 
@@ -39,16 +40,16 @@ class _Reader:
 
     def __init__(self) -> None:
         self.families: dict[str, Family] = {}
-        self._current = self._helped = ""
+        self._current = self._helped = self._about = ""
 
     def take(self, line: str) -> None:
         if line.startswith("# HELP "):
-            self._helped = line.split(" ", 3)[2]
+            _, _, self._helped, self._about = line.split(" ", 3)
         elif line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
             if name != self._helped or name in self.families or kind not in ("counter", "gauge", "histogram"):
                 raise ValueError(f"wrong or out of place: {line}")
-            self.families[name], self._current = Family(kind), name
+            self.families[name], self._current = Family(kind, self._about), name
         else:
             self._sample(*_sample(line))
 

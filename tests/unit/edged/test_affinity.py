@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import platform
+import re
 import subprocess
 import sys
 import threading
@@ -21,6 +23,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="priorities of t
 
 T = TypeVar("T")
 POLICY_FIFO = 1
+# Since Linux 6.12 a thread may ask for short turns, with or without the right to more.
+SLICE = ", slice 0.1 ms" if tuple(map(int, re.findall(r"\d+", platform.release())[:2])) >= (6, 12) else ""
 
 
 def on_a_thread(work: Callable[[], T]) -> tuple[T, dict[str, object]]:
@@ -148,8 +152,9 @@ def test_what_is_not_permitted_is_told_and_not_fatal() -> None:
         [sys.executable, "-c", UNPRIVILEGED], capture_output=True, text=True, check=False, env={"PYTHONPATH": path}
     )
     assert done.stdout.splitlines() == [
-        "nice -20 not permitted, fifo 50 not permitted", "fifo 50 not permitted", "nice -20 not permitted", "off",
-        "nice -20 not permitted", "nice -10 not permitted, fifo 48 not permitted, nice 10 10",
+        f"nice -20 not permitted, fifo 50 not permitted{SLICE}", f"fifo 50 not permitted{SLICE}",
+        f"nice -20 not permitted{SLICE}", "off", f"nice -20 not permitted{SLICE}",
+        f"nice -10 not permitted, fifo 48 not permitted, nice 10{SLICE} 10",
     ], done.stderr  # fmt: skip
 
 
@@ -181,9 +186,35 @@ def test_levels_stand_behind_each_other(behind: int, nice: int, fifo: int) -> No
     if not (may_nice() and may_fifo()):
         pytest.skip("raising priorities is not permitted here")
     told, facts = on_a_thread(ThreadPolicy(realtime="nice", behind=behind).apply)
-    assert (told, facts["nice"]) == (f"nice {nice}", nice)
+    assert (told, facts["nice"]) == (f"nice {nice}{SLICE}", nice)
     told, facts = on_a_thread(ThreadPolicy(realtime="fifo", behind=behind).apply)
     assert (told, facts["rt_priority"]) == (f"fifo {fifo}", fifo)
+
+
+SESSION = """
+import os, sys, threading
+from pathlib import Path
+from edged.affinity import ThreadPolicy
+thread = threading.Thread(target=ThreadPolicy((), sys.argv[1]).apply)
+thread.start()
+thread.join()
+print(Path("/proc/self/autogroup").read_text().split()[-1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "leads", "expected"), [("nice", True, "-20"), ("nice", False, "0"), ("off", True, "0")]
+)
+def test_a_session_of_its_own_is_raised_too(mode: str, leads: bool, expected: str) -> None:
+    """Where sessions are weighed against each other; the one of the shell that it was started from is left alone."""
+    if not may_nice() or not Path("/proc/self/autogroup").exists() or not Path("/proc/self/autogroup").read_text():
+        pytest.skip("raising priorities is not permitted here, or there are no autogroups")
+    command = [sys.executable, "-c", SESSION, mode]
+    if not leads:  # a session of its own, led by another
+        command = ["sh", "-c", '"$@"; exit $?', "sh", *command]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env, start_new_session=True)
+    assert done.stdout.strip() == expected
 
 
 def test_off_does_not_lower_either() -> None:

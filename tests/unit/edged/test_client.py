@@ -14,6 +14,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from support.brokers import eventually
 from support.fakedevice import FakeTransport, answer, echo, failure
 
 from edged import Client
@@ -81,6 +82,43 @@ def test_request_over_mqtt_5_keeps_the_contract():
     name, left_ms = request.user[0]
     assert name == "deadline-ms"
     assert 0 < int(left_ms) <= 1500
+
+
+def test_a_state_key_travels_as_the_user_property_of_the_contract():
+    """Beside the deadline, in every send of the request; without one there is no such property."""
+    transport = FakeTransport(_silent)
+    with _client(transport) as client:
+        asked = client.infer_async("press-07", "gru", WINDOW, state_key="line/3")
+        eventually(lambda: len(transport.published) > 1, "it is sent again")
+        client.infer_async("press-07", "other", WINDOW)
+        assert asked.cancel()
+    first, again, *others = transport.published
+    assert [dict(request.user)["state-key"] for request in (first, again)] == ["line/3"] * 2
+    assert "state-key" not in dict(next(one.user for one in others if "/other/" in one.topic))
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_state_key_does_not_go_over_mqtt_311(connected):
+    """The topic of 3.1.1 has no place for it: an error that says so, never another one's state."""
+    transport = FakeTransport(protocol="MQTT 3.1.1" if connected else "")
+    with _client(transport) as client:
+        asked = client.infer_async("press-07", "gru", WINDOW, state_key="line/3", deadline_ms=20_000)
+        if not connected:
+            transport.connect("MQTT 3.1.1")
+        with pytest.raises(
+            RequestError, match=r"a state key needs MQTT 5, and the connection is MQTT 3\.1\.1"
+        ) as caught:
+            asked.result(10)
+        assert caught.value.code is Code.INVALID_ARGUMENT
+        assert client.stats()["refused"] == 1
+    assert transport.published == []
+
+
+@pytest.mark.parametrize("key", ["", "a\nb", "é" * 128, "\ud800", b"a", 7])
+def test_impossible_state_keys_are_refused(key):
+    """As the device would, before anything is sent; and what is no text."""
+    with _client(FakeTransport()) as client, pytest.raises(UsageError, match="state_key"):
+        client.infer("press-07", "gru", WINDOW, state_key=key)
 
 
 def test_request_over_mqtt_311_keeps_the_contract():
@@ -347,9 +385,9 @@ def test_new_request_is_sent_once_by_caller_and_connection():
     transport = FakeTransport(_silent, protocol="")
     with _client(transport, resend_s=1000) as client:
         client.infer_async("press-07", "har", WINDOW, deadline_ms=60_000)
-        (pending,) = client._exchange.all_open()
+        (pending,) = client._conversation._exchange.all_open()
         transport.connect("MQTT 5")  # as if before the caller's own send
-        client._send(pending, 0)
+        client._conversation._send(pending, 0)
         stats = client.stats()
         assert (len(transport.published), stats["sent"], stats["resent"]) == (1, 1, 0)
 
@@ -446,7 +484,7 @@ def test_future_cancelled_while_its_answer_comes_in(monkeypatch):
         assert pending.future.cancel()
         return read_reply(message, pending)
 
-    monkeypatch.setattr("edged.client.api.read_reply", cancel_then_read)
+    monkeypatch.setattr("edged.client.conversation.read_reply", cancel_then_read)
     with _client(FakeTransport()) as client:
         client.connect()
         with pytest.raises(CancelledError):

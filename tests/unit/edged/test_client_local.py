@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,18 +33,10 @@ X = np.arange(12, dtype=np.float32).reshape(1, 3, 4)
 
 
 @pytest.fixture
-def path() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="edged", dir="/tmp") as directory:
-        yield Path(directory) / "s"
-
-
-@pytest.fixture
-def box(path: Path) -> Iterator[Box]:
+def box(box: Box) -> Box:
     """It answers each request with the payload it got, unless told otherwise."""
-    box = Box(path).start()
     box.hook = lambda message: echo(box, message)
-    yield box
-    box.transport.stop(1)
+    return box
 
 
 @pytest.fixture
@@ -318,10 +309,10 @@ def test_callbacks_may_ask_but_not_wait(box: Box, producer: LocalProducer) -> No
     assert all(one.result(10).payload for one in seen)  # type: ignore[attr-defined]
 
 
-def test_the_daemon_goes_and_comes_back(path: Path) -> None:
+def test_the_daemon_goes_and_comes_back(socket_path: Path) -> None:
     """What is under way fails and may be tried again; what is asked meanwhile waits for the new memory."""
-    first = Box(path).start()
-    with LocalProducer(path, model="m") as producer:
+    first = Box(socket_path).start()
+    with LocalProducer(socket_path, model="m") as producer:
         producer.connect()
         future, held = producer.submit(X, deadline_ms=60_000), producer.slot()
         first.wait(1)
@@ -333,7 +324,7 @@ def test_the_daemon_goes_and_comes_back(path: Path) -> None:
         assert (caught.value.code, caught.value.retryable) == (Code.UNAVAILABLE, True)
         view[:] = 1  # its memory is still there
         fails(Code.UNAVAILABLE, "nobody listens there", lambda: producer.infer(X, deadline_ms=30))
-        threading.Timer(0.2, lambda: restarted.append(Box(path).start())).start()
+        threading.Timer(0.2, lambda: restarted.append(Box(socket_path).start())).start()
         restarted: list[Box] = []
         waiting = producer.submit(X, deadline_ms=20_000)
         eventually(lambda: restarted and restarted[0].messages, "the request at the new daemon")
@@ -344,19 +335,19 @@ def test_the_daemon_goes_and_comes_back(path: Path) -> None:
     restarted[0].transport.stop()
 
 
-def test_a_daemon_that_is_gone_and_not_yet_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_is_gone_and_not_yet_missed(socket_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next request finds it out before the producer's thread does: it waits for the new one like any other."""
-    first = Box(path).start()
+    first = Box(socket_path).start()
     missed = threading.Event()
     lose = Link._lose
     monkeypatch.setattr(Link, "_lose", lambda self, *args: (missed.wait(20), lose(self, *args)))
-    with LocalProducer(path, model="m") as producer:
+    with LocalProducer(socket_path, model="m") as producer:
         producer.connect()
         held = producer.slot()
         first.transport.stop()
         fails(Code.UNAVAILABLE, "the daemon takes no request: the daemon is gone", lambda: held.send(1))
         fails(Code.UNAVAILABLE, "no connection to .*: the daemon is gone", lambda: producer.infer(X, deadline_ms=30))
-        second = Box(path).start()
+        second = Box(socket_path).start()
         second.hook = lambda message: echo(second, message)
         threading.Timer(0.2, missed.set).start()
         assert producer.infer(X, deadline_ms=20_000).payload
@@ -364,20 +355,22 @@ def test_a_daemon_that_is_gone_and_not_yet_missed(path: Path, monkeypatch: pytes
     second.transport.stop()
 
 
-def test_a_request_over_a_connection_that_has_just_ended_waits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_over_a_connection_that_has_just_ended_waits(
+    socket_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its slot was taken, and its payload written, when the daemon went: it is sent again, whole, to the next one."""
-    boxes = [Box(path).start()]
+    boxes = [Box(socket_path).start()]
     write = Payload.write
 
     def restart_and_write(self: Payload, into: memoryview) -> None:
         if len(boxes) == 1:
             boxes[0].transport.stop()
-            boxes.append(Box(path).start())
+            boxes.append(Box(socket_path).start())
             boxes[1].hook = lambda message: echo(boxes[1], message)
         write(self, into)
 
     monkeypatch.setattr(Payload, "write", restart_and_write)
-    with LocalProducer(path, model="m") as producer:
+    with LocalProducer(socket_path, model="m") as producer:
         producer.connect()
         assert producer.infer(X, deadline_ms=20_000, codec="raw").payload == X.tobytes()
     boxes[1].transport.stop()
@@ -422,11 +415,11 @@ def test_deadlines_are_kept_while_answers_come(box: Box, producer: LocalProducer
     fails(Code.DEADLINE_EXCEEDED, "within 100 ms", lambda: producer.submit(X, deadline_ms=100).result(5))
 
 
-def test_a_caller_who_reads_hears_of_the_end(path: Path) -> None:
+def test_a_caller_who_reads_hears_of_the_end(socket_path: Path) -> None:
     """`infer` waits on the socket itself: the daemon's end wakes it."""
-    box = Box(path).start()
+    box = Box(socket_path).start()
     box.hook = lambda _message: threading.Timer(0.1, box.transport.stop).start()
-    with LocalProducer(path, model="m") as producer:
+    with LocalProducer(socket_path, model="m") as producer:
         fails(Code.UNAVAILABLE, "the daemon stops", lambda: producer.infer(X, deadline_ms=60_000))
 
 
@@ -474,22 +467,22 @@ def test_a_cancelled_future_frees_its_slot(box: Box, producer: LocalProducer) ->
     eventually(lambda: producer.stats()["answered"] == 6, "six answers to nobody")
 
 
-def test_connect_tells_why_not(path: Path) -> None:
+def test_connect_tells_why_not(socket_path: Path) -> None:
     """Nobody there; too many there."""
-    with LocalProducer(path) as producer, pytest.raises(UnavailableError, match="nobody listens there"):
+    with LocalProducer(socket_path) as producer, pytest.raises(UnavailableError, match="nobody listens there"):
         producer.connect(0.1)
-    box = Box(path, max_producers=1).start()
-    with LocalProducer(path) as first:
+    box = Box(socket_path, max_producers=1).start()
+    with LocalProducer(socket_path) as first:
         first.connect()
-        with LocalProducer(path) as second, pytest.raises(UnavailableError, match=r"1 producers are connected"):
+        with LocalProducer(socket_path) as second, pytest.raises(UnavailableError, match=r"1 producers are connected"):
             second.connect(0.3)
     box.transport.stop()
 
 
-def test_somebody_else_listens_there(path: Path) -> None:
+def test_somebody_else_listens_there(socket_path: Path) -> None:
     """What is no daemon of ours is said to be none."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
-        other.bind(os.fspath(path))
+        other.bind(os.fspath(socket_path))
         other.listen()
 
         def greet() -> None:
@@ -498,7 +491,7 @@ def test_somebody_else_listens_there(path: Path) -> None:
                 connection.send(b"220 mail.example ESMTP")
 
         threading.Thread(target=greet, daemon=True).start()
-        with LocalProducer(path) as producer:
+        with LocalProducer(socket_path) as producer:
             eventually(lambda: "no edged daemon" in producer._link.trouble, "the reason")  # type: ignore[union-attr]
 
 

@@ -305,6 +305,12 @@ def keys(cls: Any, path: str = "") -> Iterator[tuple[str, Any]]:
                 yield from keys(tp, f.name)
 
 
+def test_the_reference_is_yaml_throughout() -> None:
+    """Python's words for truth and nothing are not those that the header names."""
+    assert not re.search(r": (True|False|None)$", reference(), re.MULTILINE)
+    assert "    store: false\n" in reference()
+
+
 def test_the_reference_names_every_key_and_its_help() -> None:
     """No key can be added without its line and its help text."""
     text = reference()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,21 +39,15 @@ class Rooms:
 
 
 @pytest.fixture
-def path() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="edged", dir="/tmp") as directory:
-        yield Path(directory) / "s"
-
-
-@pytest.fixture
-def rooms(path: Path) -> Iterator[Rooms]:
-    rooms = Rooms(path)
+def rooms(socket_path: Path) -> Iterator[Rooms]:
+    rooms = Rooms(socket_path)
     yield rooms
     rooms.local.stop(1)
 
 
-def test_what_a_producer_had_asked_is_given_up_when_it_goes(rooms: Rooms, path: Path) -> None:
+def test_what_a_producer_had_asked_is_given_up_when_it_goes(rooms: Rooms, socket_path: Path) -> None:
     """However long its deadlines are: the next one finds room, and its user's limit free; an answered one is left."""
-    with RawProducer(path) as first:
+    with RawProducer(socket_path) as first:
         first.send(0, b"answered")
         eventually(lambda: len(rooms.queued) == 1, "it is queued")
         rooms.fail(rooms.queued[0], RequestError(Code.INTERNAL, "the answer"))
@@ -69,5 +62,5 @@ def test_what_a_producer_had_asked_is_given_up_when_it_goes(rooms: Rooms, path: 
     assert rooms.quota._unanswered == {}
     assert rooms.local.facts()["dropped_gone"] == 2
     eventually(lambda: rooms.local.facts()["producers"] == 0, "it is gone")
-    with RawProducer(path) as second:
+    with RawProducer(socket_path) as second:
         assert second.memory is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import json
 import threading
 import time
 import weakref
@@ -16,12 +17,15 @@ from support.brokers import eventually
 from support.engines import ScriptedEngine
 from support.rig import BOUNDS, WorkerRig
 
+from edged import ending
 from edged.admission import Admission, Bounds
 from edged.assembly import Parts
 from edged.bundle import Bundle
-from edged.errors import UnavailableError
+from edged.control.reported import Reported
+from edged.errors import Code, UnavailableError
 from edged.report import Hang, Identity, Report
-from edged.swap import AbandonedError, Swapper
+from edged.swap import LATE, AbandonedError, Swapper
+from edged.transports.base import Message
 from edged.worker import ModelState, Worker
 
 ROW = b"\0" * 12
@@ -53,9 +57,9 @@ class Place:
         plan = dataclasses.replace(old.plan, bundle=bundle, begin=begin)
         return Worker(plan, admission, old.figures, on_state)
 
-    def swap(self) -> str:
+    def swap(self) -> None:
         bundle = self.workers["m"].plan.bundle
-        return self.swapper.swap("m", bundle, cast("Any", None), lambda step, _: self.steps.append(step))
+        self.swapper.swap("m", bundle, cast("Any", None), lambda step, _: self.steps.append(step))
 
     def submit(self) -> None:
         self.rig.router.submit(self.rig.inbox.request(ROW))
@@ -87,7 +91,7 @@ def test_the_new_one_serves_and_the_old_one_ends(place: Place) -> None:
     old = place.workers["m"]
     place.submit()
     place.rig.inbox.get()
-    assert place.swap() == ""
+    place.swap()
     place.submit()
     assert place.rig.inbox.get().error is None
     assert (place.made[0].invokes, place.made[1].invokes, place.made[0].closed) == (1, 1, True)
@@ -130,24 +134,70 @@ def test_no_answer_overtakes_another(place: Place) -> None:
 
 
 def test_an_old_one_that_hangs_holds_the_new_one_up_for_a_bounded_time(tmp_path: Path) -> None:
-    """Then the new one serves, the old one is told of, and its request is still answered at its deadline."""
+    """Then the new one serves, the request is still answered at its deadline; the old one is told of till it ends."""
     place = Place(tmp_path, answering_s=0.1)
     place.made[0].hang.clear()
     place.rig.router.submit(place.rig.inbox.request(ROW, deadline_ms=600))
     assert place.made[0].entered.wait(5)
-    told: list[str] = []
-    thread = threading.Thread(target=lambda: told.append(place.swap()))
-    thread.start()
+    thread = swapping(place)
     eventually(lambda: place.workers["m"] is not place.rig.worker, "the switch")
     place.submit()
     first, second = place.rig.inbox.replies.get(timeout=5), place.rig.inbox.replies.get(timeout=5)
     assert [reply.error and reply.error.code.value for _, reply in (first, second)] == [None, "DEADLINE_EXCEEDED"]
     thread.join(10)
-    assert told == ["the old one had not ended when the new one began: an inference of it took too long"]
+    assert place.workers["m"].before is place.rig.worker
+    said: list[Message] = []
+    reported = Reported("box", cast("Parts", place.swapper.parts), said.append)
+    reported.end("m", "READY", "the disk is full")
+    assert not reported.stale
     place.made[0].hang.set()
-    place.rig.worker.stop(5)
+    eventually(lambda: reported.stale, "its end is news")
+    reported.publish()
+    errors = [json.loads(bytes(message.payload))["models"]["m"]["error"] for message in said]
+    assert errors == [f"{LATE}; the disk is full", "the disk is full"]
+    assert (reported.stale, place.workers["m"].before) == (False, None)
     place.workers["m"].stop(5)
     place.rig.sweeper.stop()
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> Iterator[Place]:
+    """The one before has one request in work, two in its queue, and no time to answer them."""
+    place = Place(tmp_path, answering_s=0.05, opening_s=0.5)
+    place.made[0].hang.clear()
+    for _ in range(3):
+        place.rig.router.submit(place.rig.inbox.request(ROW, deadline_ms=60_000))
+    assert place.made[0].entered.wait(5)
+    place.swap()
+    yield place
+    place.made[0].hang.set()
+    for worker in (place.rig.worker, place.workers["m"]):
+        worker.stop(5)
+    place.rig.sweeper.stop()
+
+
+def test_what_the_one_before_owes_is_counted_and_answered_at_the_end(late: Place) -> None:
+    """A drain waits for it, and a daemon that ends answers it: UNAVAILABLE, each once."""
+    serving = late.workers["m"]
+    assert (serving.before, serving.unanswered) == (late.rig.worker, 3)
+    assert not ending.end(late.workers, late.rig.router, 0.05), "its inference does not return"
+    codes = [late.rig.inbox.get().error for _ in range(3)]
+    assert [error and error.code for error in codes] == [Code.UNAVAILABLE] * 3
+    late.made[0].hang.set()
+    eventually(lambda: serving.before is None, "it ends")
+    assert (serving.unanswered, late.rig.inbox.count()) == (0, 0)
+
+
+def test_the_next_swap_waits_until_the_one_before_has_ended(late: Place) -> None:
+    """At most two are open; after `opening_s` it is an error, and what serves goes on."""
+    serving = late.workers["m"]
+    with pytest.raises(UnavailableError, match=r"the one before what serves had not ended after 0\.5 s"):
+        late.swap()
+    assert (late.workers["m"], len(late.made), late.steps[-1]) == (serving, 2, "QUEUED")
+    late.made[0].hang.set()
+    late.swap()
+    assert late.workers["m"] is not serving
+    assert [late.rig.inbox.get().error for _ in range(3)] == [None] * 3
 
 
 def test_one_that_cannot_be_opened_changes_nothing(place: Place) -> None:
@@ -191,7 +241,7 @@ def test_one_that_opened_during_a_command_is_not_late(tmp_path: Path) -> None:
         return True
 
     place.swapper = dataclasses.replace(place.swapper, wanted=wanted)
-    assert place.swap() == ""
+    place.swap()
     place.workers["m"].stop(5)
     place.rig.sweeper.stop()
 
@@ -288,6 +338,6 @@ def test_a_model_that_failed_is_mended(place: Place) -> None:
     place.made[0].raises = None
     place.workers["m"].state = ModelState.FAILED
     place.workers["m"].stop(5)
-    assert place.swap() == ""
+    place.swap()
     place.submit()
     assert place.rig.inbox.get().error is None

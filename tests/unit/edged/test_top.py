@@ -13,7 +13,8 @@ import pytest
 from edged.client.fleet import Fleet
 from edged.client.metrics import parse_metrics, percentiles_of
 from edged.client.status import parse_status
-from edged.client.toptable import age, document, milliseconds, screen
+from edged.client.topcolumns import age, milliseconds
+from edged.client.toptable import document, screen
 from edged.clock import NS_PER_S, now_ns
 from edged.commands import top
 from edged.errors import UnavailableError, UsageError
@@ -45,8 +46,8 @@ def _histogram():
     return histogram.encode()
 
 
-def _metrics(device, boot="b", n=200):
-    model = {
+def _metrics(device, boot="b", n=200, outbox=None, **more):
+    model = {**more,
         "version": 7, "runtime": "ai-edge-litert 2.3.0", "delegate": "cpu", "queue": {"requests": 4, "bytes": 8},
         "since_start": _figures(5000, 1500.0, 4997), "interval": _figures(250, 680.0, n),
         "histograms": {"total": _histogram()},
@@ -54,6 +55,7 @@ def _metrics(device, boot="b", n=200):
     body = {
         "format": 1, "device": device, "boot": boot, "seq": 1, "ts": 1.7e9, "interval_s": 10.0,
         "process": {"rss_bytes": 50 * 1024 * 1024, "cpu_s": 1.0}, "models": {"har": model},
+        "transport": {} if outbox is None else {"outbox": outbox},
     }  # fmt: skip
     return Message(f"edged/v1/dev/{device}/metrics", json.dumps(body).encode())
 
@@ -99,6 +101,29 @@ def test_row_shows_the_figures_of_the_message():
         "ERRall": "3", "QUEUE": "4", "RSS": "50M", "SEEN": "0s",
     }  # fmt: skip
     assert row == expected
+
+
+def test_what_few_devices_have_is_shown_where_one_has_it():
+    """Keys with a state, requests in an inference and answers that wait have columns where there are any to show."""
+    batched = {"max": 8, "inferences": 4, "requests": 10}
+    told = _metrics("a", keyed={"keys": 3, "max_keys": 64}, batched=batched, outbox={"waiting": 0, "bytes": 4096})
+    row, _ = _table(_fleet(told))
+    assert (row["BATCH"], row["KEYS"], row["OUTBOX"]) == ("2.5", "3", "0")
+    header, a, b, *_ = screen(_fleet(told, _metrics("b")), now_ns(), stages=False, width=None)
+    assert [line[header.index("KEYS") :][:4].strip() for line in (a, b)] == ["3", "-"]
+    row, _ = _table(_fleet(_metrics("b", batched=batched | {"inferences": 0, "requests": 0})))
+    assert not {"BATCH", "KEYS", "OUTBOX"} & row.keys()
+    device = document(_fleet(told), now_ns())["devices"][0]
+    assert (device["outbox_waiting"], device["outbox_bytes"]) == (0, 4096)
+    assert (device["models"]["har"]["keys"], device["models"]["har"]["per_inference"]) == (3, 2.5)
+
+
+@pytest.mark.parametrize("junk", [None, True, -1, 1e99, float("nan"), [], {}, "x", 10**400])
+def test_junk_in_those_columns_is_nothing(junk):
+    """What a stranger sends in their place shows no column and breaks nothing."""
+    facts = {"keyed": {"keys": junk}, "batched": {"inferences": junk, "requests": junk}}
+    row, _ = _table(_fleet(_metrics("a", outbox={"waiting": junk, "bytes": junk}, **facts)))
+    assert not {"BATCH", "KEYS", "OUTBOX"} & row.keys()
 
 
 def test_percentile_of_few_samples_says_so():

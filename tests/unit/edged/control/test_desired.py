@@ -152,3 +152,27 @@ def test_garbage(payload: bytes) -> None:
     """Never anything but a ValueError."""
     with pytest.raises(ValueError):  # noqa: PT011  # whatever it says
         desired.parse(payload, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("payload", "rev"),
+    [
+        (b'{"rev": 7, "models": [{"name": "nobody"}]}', 7),
+        (b'{"rev": 0, "models": 3}', 0),
+        (json.dumps({"rev": 8, "models": [WISH] * 1001}).encode(), 8),
+        (b'{"rev": 9, "rev": 9, "models": []}', None),
+        (b'{"rev": true, "models": 3}', None),
+        (b'{"rev": "7", "models": []}', None),
+        (b'{"rev": -1, "models": []}', None),
+        (b'{"rev": 9007199254740993, "models": []}', None),
+        (b'{"models": []}', None),
+        (b"[7]", None),
+        (b'{"rev": 7', None),
+        (b'{"rev": 7}' + b" " * (1 << 20), None),
+    ],
+)
+def test_a_rejected_message_is_named_by_its_revision(payload: bytes, rev: int | None) -> None:
+    """Whoever sent it finds it in the report, where it has a revision that can be read."""
+    with pytest.raises(desired.RejectedError) as caught:
+        desired.parse(payload, KNOWN)
+    assert caught.value.rev == rev

@@ -20,7 +20,10 @@ class Board:
     def __init__(self) -> None:
         manifest = SimpleNamespace(version=3)
         self.worker = SimpleNamespace(
-            state=ModelState.READY, reason="", plan=SimpleNamespace(bundle=SimpleNamespace(manifest=manifest))
+            state=ModelState.READY,
+            reason="",
+            before=None,
+            plan=SimpleNamespace(bundle=SimpleNamespace(manifest=manifest)),
         )
         self.said: list[dict[str, Any]] = []
         self.reported = Reported("box", cast("Parts", SimpleNamespace(workers={"m": self.worker})), self._send)

@@ -54,6 +54,19 @@ def test_the_page_comes_whole_with_its_type(endpoint: Endpoint) -> None:
     assert ask(endpoint, path="/metrics?name=x")[0] == 200
 
 
+def test_an_address_is_tried_without_taking_it(endpoint: Endpoint) -> None:
+    """In use where somebody listens, who goes on; free where nobody does, and still so afterwards; else an error."""
+    assert not module.is_free(*endpoint.address)
+    assert ask(endpoint)[0] == 200
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert module.is_free("127.0.0.1", port)
+    Endpoint("127.0.0.1", port, lambda: PAGE).stop()
+    with pytest.raises(UnavailableError, match=r"cannot listen on 203\.0\.113\.7:1024"):
+        module.is_free("203.0.113.7", 1024)
+
+
 def test_head_has_no_body(endpoint: Endpoint) -> None:
     """HEAD tells the length of what GET would send."""
     status, body, headers = ask(endpoint, "HEAD")

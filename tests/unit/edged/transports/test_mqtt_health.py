@@ -24,7 +24,7 @@ class _Connections:
     def __init__(self) -> None:
         self.ledger = Ledger(10 * LARGE, 10, Counters())
         self.ledger.admit(1, Entry(2 * LARGE, 1, None))
-        client = SimpleNamespace(drop_out_messages=list)
+        client = SimpleNamespace(drop_larger=lambda _: [])
         self.health = Health(MqttSettings("h"), client, "box", self.ledger, Counters())  # type: ignore[arg-type]
 
     def end(self, reason: str = "Unspecified error", *, by_broker: bool = False) -> None:
