@@ -4,7 +4,7 @@ Rules it keeps:
 - The file appears whole or not at all, and a bundle is named in it only once it serves.
 - A configuration that changed afterwards (another path, or other content there) wins: it is the later word.
 - Of each model the bundle that serves and the one before are kept; whatever else lies there is removed. But nothing
-  that a file may speak of which cannot be read: that file is set aside, not written over.
+  that a file may speak of which cannot be read: that file is set aside, the last such one stays.
 - One process at a time writes and removes; each device has a directory of its own.
 """
 

@@ -29,3 +29,7 @@ class Clock:
         now = self.stamp()
         past = now.uptime_s - then.uptime_s if now.boot == then.boot else now.wall_s - then.wall_s
         return max(0.0, past)
+
+    def since_boot(self, then: Stamp) -> bool:
+        """Return whether the machine has not been restarted since."""
+        return then.boot == self.stamp().boot

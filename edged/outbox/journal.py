@@ -6,7 +6,8 @@ Files below the directory:
 - `cursor`: the number below which all are done with, and its CRC-32; it is also what two daemons lock.
 What it holds to:
 - A record is whole or it is not there: a torn end, of a process that was killed, is cut off when it is opened.
-- Damage costs the rest of its file, is counted, and is never an error. A lost cursor costs repeats.
+- Damage costs the records that it is in, is counted, and is never an error. A lost cursor costs repeats.
+- Numbers that are missing are counted, where the ones around them, the names of the files and the cursor tell.
 - More than `max_bytes` is never kept: the oldest file goes, what was not sent of it is counted.
 - A kill loses nothing that was appended. A power cut loses what was appended after the last `sync`.
 """
@@ -19,13 +20,13 @@ import fcntl
 import logging
 import os
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from edged.outbox import record
 from edged.outbox.age import Clock
-from edged.outbox.record import FRAME, Record
+from edged.outbox.reader import Reader, Segment
+from edged.outbox.record import Record
 from edged.transports.base import Message
 from edged.transports.counters import Counters
 
@@ -39,16 +40,6 @@ _SEGMENT_MIN, _SEGMENT_MAX = 4 << 10, 8 << 20
 _WORN = 64 << 10
 
 
-@dataclass(slots=True, eq=False)
-class _Segment:
-    """One file: the numbers `first` to `end` - 1, in `size` bytes."""
-
-    path: Path
-    first: int
-    end: int
-    size: int
-
-
 class Journal:
     """See the module's text. counters: gets dropped_oldest, dropped_old, dropped_damaged, torn and write_errors.
 
@@ -60,10 +51,9 @@ class Journal:
         self._directory, self._max_bytes, self._max_age_s = directory, max_bytes, max_age_s
         self._segment_bytes = min(max(max_bytes // _SEGMENTS, _SEGMENT_MIN), _SEGMENT_MAX)
         self._counters, self._clock = counters, Clock()
-        self._segments: list[_Segment] = []
-        self._lock_fd = self._write_fd = self._read_fd = -1
-        self._reading: _Segment | None = None  # the file that `_read_fd` is of
-        self._offset = 0
+        self._segments: list[Segment] = []
+        self._lock_fd = self._write_fd = -1
+        self._reader = Reader()
         self._latest: Record | None = None
         self._named = False  # a file was made and its name is not synced
         self.next = self.end = self.low = 1
@@ -79,15 +69,17 @@ class Journal:
         """Take hold of the directory and find what is there. Raises OSError, also while another process has it."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.ExitStack() as undo:
-            fd = os.open(self._directory / "cursor", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            undo.callback(os.close, fd)
+            self._lock_fd = os.open(self._directory / "cursor", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            undo.callback(self._unlock)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as exc:
                 raise OSError(errno.EBUSY, "another process uses it") from exc
-            self._recover(self._cursor(fd))
+            self._recover(self._cursor())
+            # While there is room for it: it is written over from now on, also on a full disk.
+            if (why := self._note(self.low)) is not None and not self._segments:
+                raise why
             undo.pop_all()
-        self._lock_fd = fd
 
     def append(self, message: Message) -> int:
         """Write one record and return its number. Raises OSError: then nothing was appended."""
@@ -117,11 +109,7 @@ class Journal:
         """Note that all records below `low` are done with, and delete the files that hold no others."""
         if low <= self.low:
             return
-        self.low = low
-        try:
-            os.pwrite(self._lock_fd, record.pack_cursor(low), 0)
-        except OSError:  # they will be sent again after a restart
-            self._counters.add("write_errors")
+        self._note(low)
         if low == self.end:
             self.unsynced = False
         while self._segments and self._segments[0].end <= low and self._finished(self._segments[0]):
@@ -143,58 +131,90 @@ class Journal:
         if self.unsynced:
             self.sync()
         self._end_segment()
-        self._read_elsewhere()
+        self._reader.leave()
         if self.is_open:
-            os.close(self._lock_fd)
+            self._unlock()
+
+    def _unlock(self) -> None:
+        os.close(self._lock_fd)
         self._lock_fd = -1
 
-    def _cursor(self, fd: int) -> int:
+    def _cursor(self) -> int:
+        """Return the number in the cursor, 0 where there is none."""
         try:
-            return record.unpack_cursor(os.pread(fd, record.CURSOR.size, 0))
+            return record.unpack_cursor(os.pread(self._lock_fd, record.CURSOR.size, 0))
         except (OSError, ValueError):  # what is on disk is sent, again perhaps
             self._counters.add("torn")
-            return 1
+            return 0
+
+    def _note(self, low: int) -> OSError | None:
+        """Write the cursor; returns why it could not be."""
+        self.low = low
+        try:
+            os.pwrite(self._lock_fd, record.pack_cursor(low), 0)
+        except OSError as exc:  # they will be sent again after a restart
+            self._counters.add("write_errors")
+            return exc
+        return None
 
     def _recover(self, low: int) -> None:
         paths = sorted(path for path in self._directory.iterdir() if _NAME.fullmatch(path.name) and path.is_file())
-        found = [_Segment(path, int(path.stem, 16), 0, path.stat().st_size) for path in paths]
+        found = [Segment(path, int(path.stem, 16), 0, path.stat().st_size) for path in paths]
         for segment, later in pairwise(found):
             segment.end = later.first
         self._segments, self.bytes = found, sum(segment.size for segment in found)
-        self.end = low
+        self.end, last = max(low, 1), None
         if found:
-            self._cut_torn_end(found[-1])
+            last = self._cut_torn_end(found[-1])
             self.end = max(low, found[-1].end)
             if found[-1].first == found[-1].end:
                 self._delete(found[-1])
         while self._segments and self._segments[0].end <= low:
             self._delete(self._segments[0])
         self.next = self._segments[0].first if self._segments else self.end
+        if 0 < low < self.next:
+            self._miss(low, last)
         self.low = max(low, self.next)
         self._make_room(0)
 
-    def _cut_torn_end(self, segment: _Segment) -> None:
-        data = b""
-        with contextlib.suppress(OSError):  # a bad sector costs the file, as any damage
+    def _miss(self, low: int, last: Record | None) -> None:
+        """Tell of the numbers from the cursor's on that no file has. last: the newest record there is."""
+        missing = self.next - low
+        # Each process writes the cursor when it opens it. Before the machine's last start it may have stayed behind:
+        # a power cut can take it back although the files that were done with are gone.
+        if last is not None and self._clock.since_boot(last.stamp):
+            self._counters.add("dropped_damaged", missing)
+            log.warning("%s: files are gone, %d answers are lost (from number %d)", self._directory, missing, low)
+        else:
+            log.warning("%s: %d answers are gone (from number %d), sent or not", self._directory, missing, low)
+
+    def _cut_torn_end(self, segment: Segment) -> Record | None:
+        """Find the end of the newest file; returns its last whole record."""
+        data, why = b"", "no whole record is in them"
+        try:
             data = segment.path.read_bytes()
-        count, size = record.scan(data)
+        except OSError as exc:  # a bad sector costs the file
+            why = exc.strerror or str(exc)
+        segment.end, size, last = record.scan(data, segment.first)
         if size < segment.size:
             self._counters.add("torn")
-            log.warning("%s: cut off %d bytes that are no whole record", segment.path, segment.size - size)
+            log.warning("%s: cut off the last %d bytes: %s", segment.path, segment.size - size, why)
             with contextlib.suppress(OSError):  # nothing beyond `size` is read
                 os.truncate(segment.path, size)
         self.bytes -= segment.size - size
-        segment.end, segment.size = segment.first + count, size
+        segment.size = size
+        return last
 
     def _make_room(self, size: int) -> None:
         while self._segments and self.bytes + size > self._max_bytes:
             oldest = self._segments[0]
             unsent = oldest.end - max(self.next, oldest.first, self.low)
             self._counters.add("dropped_oldest", max(0, unsent))
+            self._note(max(self.low, oldest.end))  # they are not missing
             self._delete(oldest)
             self.next = max(self.next, oldest.end)
 
-    def _writable(self, size: int) -> _Segment:
+    def _writable(self, size: int) -> Segment:
         """Return the file to write to, a new one where the record would make it too large."""
         if self._write_fd >= 0:
             segment = self._segments[-1]
@@ -205,7 +225,7 @@ class Journal:
             self._end_segment()
         path = self._directory / f"{self.end:016x}.log"
         self._write_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self._segments.append(_Segment(path, self.end, self.end, 0))
+        self._segments.append(Segment(path, self.end, self.end, 0))
         self._named = True
         return self._segments[-1]
 
@@ -232,66 +252,42 @@ class Journal:
             os.close(fd)
         self._named = False
 
-    def _finished(self, segment: _Segment) -> bool:
+    def _finished(self, segment: Segment) -> bool:
         written = self._write_fd >= 0 and segment is self._segments[-1]
         return not written or segment.size >= _WORN
 
-    def _delete(self, segment: _Segment) -> None:
+    def _delete(self, segment: Segment) -> None:
         if self._write_fd >= 0 and segment is self._segments[-1]:
             self._end_segment()
-        if segment is self._reading:
-            self._read_elsewhere()
+        self._reader.leave(segment)
         self._segments.remove(segment)
         self.bytes -= segment.size
         with contextlib.suppress(OSError):  # on a disk that went read-only; at the next start the cursor tells
             segment.path.unlink()
 
     def _read(self) -> Record | None:
-        """Return the record `_next` and move behind it; None when it was damaged."""
+        """Return the record `next` and move behind it, or behind what is damaged to the next; None for none."""
         segment = next(one for one in self._segments if one.end > self.next)
-        latest = self._latest
-        if latest is not None and latest.number == self.next:
-            # Written a moment ago: not read back.
-            if segment is not self._reading:
-                self._read_elsewhere()
-            self._reading, self._offset = segment, segment.size
-            self.next += 1
-            return latest
-        try:
-            found = self._read_from(segment)
-        except (OSError, ValueError) as exc:
-            self._skip(segment, exc)
-            return None
-        self.next += 1
+        expected = max(self.next, segment.first)
+        found, why = self._latest, ""
+        if found is not None and found.number == self.next:  # written a moment ago: not read back
+            self._reader.skip(segment)
+        else:
+            try:
+                found = self._reader.read(segment, expected)
+                why = "damaged" if found is not None else "its end is damaged, or the file behind it is gone"
+            except OSError as exc:
+                found, why = None, exc.strerror or str(exc)
+        reached = segment.end if found is None else found.number
+        if reached > expected:
+            self._lose(segment, expected, reached, why)
+        self.next = reached + (found is not None)
         return found
 
-    def _read_from(self, segment: _Segment) -> Record:
-        if segment is not self._reading:
-            self._read_elsewhere()
-            self._reading, self._offset, self.next = segment, 0, segment.first
-        if self._read_fd < 0:
-            self._read_fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-        frame = os.pread(self._read_fd, FRAME.size, self._offset)
-        if len(frame) < FRAME.size:
-            raise ValueError("the file ends early")
-        length, checksum = FRAME.unpack(frame)
-        if self._offset + FRAME.size + length > segment.size:
-            raise ValueError("a record reaches beyond the end")
-        found = record.unpack(os.pread(self._read_fd, length, self._offset + FRAME.size), checksum)
-        if found.number != self.next:
-            raise ValueError(f"record {found.number} stands where {self.next} should be")
-        self._offset += FRAME.size + length
-        return found
-
-    def _skip(self, segment: _Segment, why: Exception) -> None:
-        lost = max(0, segment.end - max(self.next, self.low))
-        self._counters.add("dropped_damaged", lost)
-        log.warning("%s: damaged, %d answers in it are lost: %s", segment.path, lost, why)
+    def _lose(self, segment: Segment, first: int, end: int, why: str) -> None:
+        first = max(first, self.low)
+        if lost := max(0, end - first):
+            self._counters.add("dropped_damaged", lost)
+            log.warning("%s: %s: %d answers are lost (from number %d)", segment.path, why, lost, first)
         if segment is self._segments[-1]:
             self._end_segment()  # nothing more is written behind the damage
-        self.next = segment.end
-
-    def _read_elsewhere(self) -> None:
-        if self._read_fd >= 0:
-            os.close(self._read_fd)
-        self._read_fd, self._reading = -1, None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,20 +65,61 @@ def unpack(body: bytes, checksum: int) -> Record:
     return Record(number, Stamp(wall_s, uptime_s, boot), message)
 
 
-def scan(data: bytes) -> tuple[int, int]:
-    """Return how many whole records there are from the start, and where the last of them ends."""
-    count = end = 0
-    while end + FRAME.size <= len(data):
-        length, checksum = FRAME.unpack_from(data, end)
-        begin = end + FRAME.size
-        if begin + length > len(data):
-            break
-        try:
-            unpack(data[begin : begin + length], checksum)
-        except ValueError:
-            break
-        count, end = count + 1, begin + length
-    return count, end
+def whole(data: bytes, at: int) -> Record | None:
+    """Return the record that begins at byte `at`; None where no whole one does."""
+    if not (end := said_end(data, at)):
+        return None
+    try:
+        return unpack(data[at + FRAME.size : end], FRAME.unpack_from(data, at)[1])
+    except ValueError:
+        return None
+
+
+def said_end(data: bytes, at: int) -> int:
+    """Return where the record at byte `at` ends by its own word; 0 where that cannot be."""
+    if at + FRAME.size > len(data):
+        return 0
+    length = FRAME.unpack_from(data, at)[0]
+    end: int = at + FRAME.size + length
+    return end if length >= _FIXED.size and end <= len(data) else 0
+
+
+def find(data: bytes, at: int, first: int, end: int) -> tuple[Record, int] | None:
+    """Return the next whole record at byte `at` or behind it, numbered `first` to `end` - 1, and where it ends.
+
+    Where the one at `at` is damaged its length is believed first, as a payload may hold anything, also a record.
+    """
+    for begin in _places(data, at, first, end):
+        found = whole(data, begin)
+        if found is not None and first <= found.number < end:
+            return found, said_end(data, begin)
+    return None
+
+
+def _places(data: bytes, at: int, first: int, end: int) -> Iterator[int]:
+    yield at
+    if behind := said_end(data, at):
+        yield behind
+    version = bytes([VERSION])
+    body = at + FRAME.size
+    while (body := data.find(version, body + 1)) >= 0:
+        if first <= int.from_bytes(data[body + 1 : body + 9], "little") < end:
+            yield body - FRAME.size
+
+
+def scan(data: bytes, first: int) -> tuple[int, int, Record | None]:
+    """Return the number behind the last record of a file, where that ends, and the last whole one.
+
+    first: number of the first. Damaged ones count where whole ones follow or their length is believable.
+    """
+    number, at, last = first, 0, None
+    most = first + len(data) // (FRAME.size + _FIXED.size) + 1
+    while (found := find(data, at, number, most)) is not None:
+        last, at = found
+        number = last.number + 1
+    while said := said_end(data, at):
+        number, at = number + 1, said
+    return number, at, last
 
 
 def pack_cursor(low: int) -> bytes:
@@ -86,9 +128,9 @@ def pack_cursor(low: int) -> bytes:
 
 
 def unpack_cursor(data: bytes) -> int:
-    """Return the number in a cursor, 1 in an empty one; raises ValueError when it is not what was written."""
+    """Return the number in a cursor, 0 in an empty one; raises ValueError when it is not what was written."""
     if not data:
-        return 1
+        return 0
     if len(data) != CURSOR.size:
         raise ValueError("the cursor is torn")
     low, checksum = CURSOR.unpack(data)

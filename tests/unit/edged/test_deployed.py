@@ -149,6 +149,21 @@ def test_what_a_file_speaks_of_that_cannot_be_read_is_kept(state: Path, spoil: s
     assert versions(state, state.parent / "one") == [2]
 
 
+def test_of_files_set_aside_the_last_one_stays(state: Path) -> None:
+    """Whatever is damaged how often, no more lies there than one of them and the bundles it names."""
+    file, good, (kept,) = file_of(state), file_of(state).read_text(), lying(state)
+    other = good.replace(kept.split(".")[0], "b" * 64)
+    for text in (good, other):
+        file.write_text(text.replace('"rev"', '"Rev"'))
+        (file.parent / "bundles" / ("b" * 64 + ".tar")).write_bytes(b"x")
+        with owner(state) as found:
+            found.keep("other", Entry(8, "", "", "", None))
+    with owner(state) as found:
+        found.prune()
+    assert "b" * 64 in file.with_name("deployed.json.bad").read_text()
+    assert lying(state) == {"b" * 64 + ".tar"}
+
+
 def test_one_bad_entry_costs_no_other(state: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It is told of which model it was."""
     file_of(state).write_text(file_of(state).read_text()[:-1] + ', "n": {"rev": "x"}}')

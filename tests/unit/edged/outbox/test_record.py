@@ -53,8 +53,10 @@ def test_a_body_that_was_never_written_is_refused(body: bytes) -> None:
 
 def test_zeros_are_no_records() -> None:
     """What a power cut leaves in a file, an end of zeros, is not taken for empty records whose checksum is 0."""
-    data = record.pack(Record(1, STAMP, Message("t", b"p", 1)))
-    assert record.scan(data + bytes(64)) == (1, len(data))
+    kept = Record(1, STAMP, Message("t", b"p", 1))
+    data = record.pack(kept)
+    assert record.scan(data + bytes(64), 1) == (2, len(data), kept)
+    assert record.scan(bytes(64), 1) == (1, 0, None)
 
 
 @pytest.mark.parametrize("data", [b"abc", record.pack_cursor(9)[:-1], bytes(12), b"\1" + record.pack_cursor(9)[1:]])
@@ -63,4 +65,4 @@ def test_a_damaged_cursor_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         record.unpack_cursor(data)
     assert record.unpack_cursor(record.pack_cursor(9)) == 9
-    assert record.unpack_cursor(b"") == 1
+    assert record.unpack_cursor(b"") == 0
