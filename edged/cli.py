@@ -128,10 +128,10 @@ def _dispatch(argv: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Repeats what was given without control characters."""
+    """Says what is wrong in one line, without control characters; the usage is a screen of options."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(plain_lines(message))
+        self.exit(ExitCode.USAGE, f"{self.prog}: error: {plain(' '.join(message.split()))} (see {self.prog} --help)\n")
 
 
 def _top_parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from edged.bench.markup import Html, el
 # The plot's box inside the picture, in its own units: about the pixels of a phone, so that its words can be read there.
 WIDTH, HEIGHT = 360.0, 232.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 350.0, 22.0, 190.0
-# As many lines can be told apart; beyond them a plot says that it shows the first ones.
+# As many lines can be told apart; of more a plot says how many it shows.
 MOST_LINES = 6
 _TICKS = 5
 _MOST_DECADES = 6
@@ -89,17 +89,25 @@ def brief(value: float) -> str:
 
 
 def plot(title: str, across: str, up: str, x: Axis, y: Axis, lines: Sequence[Line], bound: float | None = None) -> Html:
-    """Return a figure: the drawing, and a legend where there are several lines. bound: a level that is drawn in."""
-    shown = lines[:MOST_LINES]
+    """Return a figure: the drawing, and a legend that names what is drawn. bound: a level that is drawn in.
+
+    Of more lines than can be told apart the first, the last and some evenly between are drawn.
+    """
+    shown = _spread(lines)
     drawn = [part for i, line in enumerate(shown) for part in _line(i, line, x, y)]
     drawing = el(
         "svg", el("title", title), *_axes(x, y, across, up), *_bound(bound, y), *drawn,
         viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}", role="img", aria_label=title,
     )  # fmt: skip
-    more = f" ({len(shown)} of {len(lines)} are drawn)" if len(lines) > len(shown) else ""
+    more = f" ({len(shown)} of {len(lines)} are drawn, see below)" if len(lines) > len(shown) else ""
     keys = [el("li", _key(i, line), line.name) for i, line in enumerate(shown)]
-    legend = el("ul", *keys, class_="legend") if len(shown) > 1 else Html()
-    return el("figure", el("figcaption", title + more), drawing, legend)
+    return el("figure", el("figcaption", title + more), drawing, el("ul", *keys, class_="legend"))
+
+
+def _spread(lines: Sequence[Line]) -> Sequence[Line]:
+    if len(lines) <= MOST_LINES:
+        return lines
+    return [lines[round(i * (len(lines) - 1) / (MOST_LINES - 1))] for i in range(MOST_LINES)]
 
 
 def _at(point: Point, x: Axis, y: Axis) -> Point:
@@ -118,12 +126,9 @@ def _line(number: int, line: Line, x: Axis, y: Axis) -> Iterator[Html]:
 
 
 def _key(number: int, line: Line) -> Html:
-    mark = (
-        el("circle", cx=12, cy=5, r=3, class_=f"dot s{number}")
-        if line.dots
-        else el("path", d="M0 5L24 5", class_=f"line s{number}")
-    )
-    return el("svg", el("title", ""), mark, viewBox="0 0 24 10", class_="key", aria_hidden="true")
+    dot = [el("circle", cx=12, cy=5, r=3, class_=f"dot s{number}")] if line.dots or line.marks else []
+    path = [] if line.dots else [el("path", d="M0 5L24 5", class_=f"line s{number}")]
+    return el("svg", el("title", ""), *path, *dot, viewBox="0 0 24 10", class_="key", aria_hidden="true")
 
 
 def _axes(x: Axis, y: Axis, across: str, up: str) -> Iterator[Html]:

@@ -53,7 +53,7 @@ class DeviceTarget:
         self._on_answer: OnAnswer = _nobody
         self._protocol, self._trouble = "", "still connecting"
         self._known = threading.Event()
-        self.disconnects = 0
+        self.disconnects, self._last_disconnect = 0, ""
         self._transport = broker.open()
 
     def start(self, timeout_s: float) -> None:
@@ -86,7 +86,10 @@ class DeviceTarget:
         status = self._status.known(self._device)
         document = status.document if status is not None else {}
         told = {key: document[key] for key in ("state", "reason", "boot", "version") if key in document}
-        connection = {"transport": self._transport.name, "protocol": self._protocol, "disconnects": self.disconnects}
+        connection = {
+            "transport": self._transport.name, "protocol": self._protocol, "disconnects": self.disconnects,
+            "last_disconnect": self._last_disconnect,
+        }  # fmt: skip
         models = {name: dict(body) for name, body in mapping(document.get("models")).items() if isinstance(body, dict)}
         return {"device": self._device, "broker": self._broker.where, **connection, **told, "models": models}
 
@@ -106,7 +109,8 @@ class DeviceTarget:
             self._protocol, self._trouble = detail, ""
         else:
             self._trouble = detail
-            self.disconnects += bool(self._protocol)
+            if self._protocol:
+                self.disconnects, self._last_disconnect = self.disconnects + 1, detail
         if connected or isinstance(detail, Denied):
             self._known.set()
 

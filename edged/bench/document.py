@@ -22,12 +22,22 @@ from edged.errors import BadDataError
 from edged.latency import FEW, Histogram
 
 FORMAT = 1
+# In the folder of a run.
+NAME = "bench.json"
 Doc = dict[str, Any]
 
 PERCENTILES = (("p50_ms", 50), ("p90_ms", 90), ("p99_ms", 99), ("p999_ms", 99.9))
+# Without these it is no document, or no run, that can be compared.
+_WHOLE = {"host", "target", "command", "ts", "knee", "interrupted", "runs"}
+_COMPARED = {
+    "label", "model", "payload_bytes", "codec", "qos", "load", "deadline_ms", "seconds", "warmup_s", "warmup_requests",
+    "ok_per_s", "latency",
+}  # fmt: skip
 _MINUTE_S = 60.0
 # From here on what was late was late because of the generator: so much of the latency, and more than a hiccup.
 _LATE_SHARE, _LATE_NS = 0.2, NS_PER_MS
+# Devices subscribe at QoS 1, so a broker hands them no more.
+_TO_THE_BROKER = 2
 # A device that did so many times more than was asked here has other requesters.
 _OTHERS = 1.05
 
@@ -95,6 +105,8 @@ def _notes(case: Case, tally: Tally, *, interrupted: bool) -> Iterator[str]:
     late, p99 = tally.lateness.percentile(99) or 0, tally.latency.percentile(99) or 0
     if late > max(_LATE_NS, _LATE_SHARE * p99) and isinstance(case.load, OpenLoad):
         yield "this generator was late itself: see how late it sent, and what else runs on this machine"
+    if case.question.qos == _TO_THE_BROKER:
+        yield "QoS 2 between this requester and the broker only: an edged device takes requests and answers at QoS 1"
     if case.load.kind == "closed":
         yield "closed loop: a stall holds back the next requests too, and so hides from the percentiles"
     if 0 < tally.latency.count < FEW:
@@ -129,11 +141,15 @@ def drift(samples: list[Sample]) -> Doc:
 
 
 def load(path: Path) -> Doc:
-    """Read a run that was written earlier; raises BadDataError when it is none."""
+    """Read a run that was written earlier: the file, or the folder that has it. Raises BadDataError when it is none."""
+    if path.is_dir():
+        if not (path / NAME).exists():
+            raise BadDataError(str(path), f"is a folder without a {NAME}", "`edged bench -o FOLDER` writes one")
+        path /= NAME
     try:
         found = json.loads(path.read_bytes())
-        whole = isinstance(found, dict) and found["format"] == FORMAT and bool(found["runs"]) and bool(found["host"])
-        latencies = [Histogram.decode(run["latency"]["histogram"]) for run in found["runs"]] if whole else []
+        whole = isinstance(found, dict) and found["format"] == FORMAT and found.keys() >= _WHOLE and bool(found["runs"])
+        latencies = [_latency(run) for run in found["runs"]] if whole else []
     except OSError as error:
         raise BadDataError(str(path), f"cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -141,3 +157,10 @@ def load(path: Path) -> Doc:
     if not latencies:
         raise BadDataError(str(path), f"is not what `edged bench -o` writes, format {FORMAT}")
     return dict(found)
+
+
+def _latency(run: Doc) -> Histogram:
+    """Return a run's latencies. Raises KeyError for a run that lacks what a comparison asks for."""
+    if missing := _COMPARED - run.keys():
+        raise KeyError(*missing)
+    return Histogram.decode(run["latency"]["histogram"])

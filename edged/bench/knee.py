@@ -1,4 +1,4 @@
-"""The knee: the highest rate that is answered in full with its P99 under a bound.
+"""The knee: the highest rate tried that is answered in full, without an error, with its P99 within a bound.
 
 Where it may lie is told by a closed loop, which saturates the device; then the rate is halved in, and what holds is
 confirmed by further runs, for a single run near the knee holds by luck. Where a confirmation fails the search goes on
@@ -24,7 +24,7 @@ _ABOVE = 1.1
 _ACHIEVED = 0.98
 # A generator that is late by so much of the bound measures itself.
 _LATE = 0.5
-
+_OWN_FAULT = "this generator was late itself"
 
 _LOST = {"missing": "answers missing", "unsent": "requests not sent", "doubled": "answers doubled"}
 
@@ -39,7 +39,7 @@ def trouble(run: Doc, p99_ms: float) -> str:
     if not run["ok"]:
         return "no answer"
     if run["late_sends"]["p99_ms"] > _LATE * p99_ms:
-        return f"this generator was late itself (P99 {run['late_sends']['p99_ms']:.3g} ms)"
+        return f"{_OWN_FAULT} (P99 {run['late_sends']['p99_ms']:.3g} ms)"
     if run["latency"]["p99_ms"] > p99_ms:
         return f"P99 {run['latency']['p99_ms']:.3g} ms"
     if run["ok_per_s"] < _ACHIEVED * run["sent_per_s"]:
@@ -56,28 +56,31 @@ class Search:
     def __init__(self, trial: Callable[[float], Doc | None], p99_ms: float) -> None:
         self._trial, self._p99_ms = trial, p99_ms
         self.runs: list[Doc] = []
+        self._tried: list[Doc] = []
         self._held: list[float] = []
-        self._high, self._why = 0.0, ""
+        self._high, self._why, self._own = 0.0, "", False
 
     def find(self, saturation: float) -> dict[str, Any]:
-        """Search; returns {rate, p99_bound_ms, confirmations, saturation_per_s, above, why}.
+        """Search; returns {rate, at_least, p99_bound_ms, confirmations, saturation_per_s, above, why, tried}.
 
         saturation: answers a second of a closed loop. rate: None where nothing holds, or nothing was confirmed. above,
-        why: the lowest rate that does not hold, and why not.
+        why: the lowest rate that does not hold, and why not; at_least: that is this generator's fault, or no rate was
+        tried that does not hold. tried: {rate, why} of every trial in order, why "" where it held.
         """
         self._high, confirmed = saturation * _ABOVE, 0
         while saturation > 0 and confirmed < CONFIRMATIONS and len(self.runs) < _MOST_TRIALS:
-            rate, again = self._next()
-            if rate < _LEAST * saturation:
+            asked, again = self._next()
+            if asked < _LEAST * saturation:
                 break
-            good = self._holds_at(rate)
+            good = self._holds_at(asked)
             if good is None:
                 break
             confirmed = confirmed + 1 if again and good else 0
+        rate = round(self._low, 3) if confirmed == CONFIRMATIONS else None
         return {
-            "rate": round(self._low, 3) if confirmed == CONFIRMATIONS else None, "p99_bound_ms": self._p99_ms,
+            "rate": rate, "at_least": rate is not None and (self._own or not self._why), "p99_bound_ms": self._p99_ms,
             "confirmations": confirmed, "saturation_per_s": round(saturation, 3),
-            "above": round(self._high, 3) if self._why else None, "why": self._why,
+            "above": round(self._high, 3) if self._why else None, "why": self._why, "tried": self._tried,
         }  # fmt: skip
 
     @property
@@ -99,8 +102,9 @@ class Search:
             return None
         self.runs.append(run)
         wrong = trouble(run, self._p99_ms)
+        self._tried.append({"rate": rate, "why": wrong})
         if wrong:
-            self._high, self._why = rate, wrong
+            self._high, self._why, self._own = rate, wrong, wrong.startswith(_OWN_FAULT)
             self._held = [held for held in self._held if held < rate]
         else:
             self._held.append(rate)

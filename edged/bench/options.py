@@ -90,7 +90,13 @@ def _add_request(group: argparse._ArgumentGroup) -> None:
                        help="random values of this shape, for example 1,224,224,3; can be repeated")  # fmt: skip
     group.add_argument("--payload", type=several(arguments.size), default=[], metavar="SIZE[,SIZE]",
                        help="random bytes, for example 64,150528,1MiB")  # fmt: skip
-    group.add_argument("--qos", type=several(qos), default=[0], metavar="N[,N]", help="of requests and replies (0)")
+    group.add_argument(
+        "--qos",
+        type=several(qos),
+        default=[0],
+        metavar="N[,N]",
+        help="of requests and replies: 0, 1 or 2, which is 1 beyond the broker (0)",
+    )
     group.add_argument(
         "--deadline-ms", type=arguments.whole, default=1000, metavar="N", help="time for an answer (%(default)s)"
     )
@@ -107,7 +113,9 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
         "--every", type=duration, metavar="T", help="sparse traffic: one request every T, then a few back to back"
     )
     loads.add_argument(
-        "--find-knee", action="store_true", help="the highest rate with its P99 under --p99-ms and no loss"
+        "--find-knee",
+        action="store_true",
+        help="the highest rate with its P99 within --p99-ms, all answered without error",
     )
     group.add_argument("--p99-ms", type=rate, metavar="X", help="the bound of --find-knee")
     group.add_argument("--arrivals", choices=("constant", "poisson"), default="constant", help="(%(default)s)")

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from edged.bench import page_plots, table, verdict
+from edged.bench import knee_words, page_plots, table, verdict
 from edged.bench.document import Doc
+from edged.bench.figure import milliseconds, per_second
 from edged.bench.markup import Html, el, facts, fold, join, lines, section
 from edged.bench.markup import table as listed
 from edged.shown import clipped, size
@@ -17,6 +18,8 @@ from edged.shown import clipped, size
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 # So many runs have their plot over time at once; those of others are a click away.
 _AT_ONCE = 2
+# So much of a hash tells two models apart.
+_SHA = 16
 _HEAD = ("run", *table.HEAD[1:6], "P50 ms", "P90 ms", "P99 ms", "P99.9 ms", "max ms")
 
 
@@ -39,7 +42,8 @@ def document(title: str, *body: str) -> str:
 
 def page(found: Doc) -> str:
     """Return the page of a run; the same document gives the same text."""
-    runs = found["runs"]
+    runs = sorted(found["runs"], key=_place)
+    found = found | {"runs": runs}
     rows = [[name, *table.row(run)[1:]] for name, run in zip(table.names(runs), runs, strict=True)]
     parts = [
         section("Runs", listed(_caption("Latency as the requester sees it", runs), _HEAD, rows), _few(runs)),
@@ -54,6 +58,14 @@ def page(found: Doc) -> str:
     return document(_title(found), _banner(found), el("main", *parts))
 
 
+def _place(run: Doc) -> tuple[str, int, int, str, float]:
+    """Return where a run stands: by its question, then by rate or number in flight, whenever it was tried."""
+    load = run["load"]
+    at = next((load[key] for key in ("rate", "concurrency", "every_s") if key in load), 0.0)
+    # An open loop comes first.
+    return run["model"], run["payload_bytes"], run["qos"], "" if load["kind"] == "open" else load["kind"], at
+
+
 def _latency(found: Doc) -> Html:
     """Return latency by percentile, against the rate where there are several, over time where there is one."""
     runs, bound = found["runs"], _bound(found)
@@ -62,7 +74,8 @@ def _latency(found: Doc) -> Html:
     lines += [(f"{name}, back to back", run["followers"]) for name, run in named if run["followers"]]
     plots = [
         page_plots.by_percentile("latency by percentile", lines, bound),
-        page_plots.against_rate(_open(runs), bound),
+        page_plots.against_rate(_alike(runs), bound),
+        page_plots.against_flight(_alike(runs), bound),
         page_plots.over_time(runs[0], "over time") if len(runs) == 1 else "",
     ]
     return el("div", *plots, class_="charts") if any(plots) else Html()
@@ -73,10 +86,9 @@ def _bound(found: Doc) -> float | None:
     return bound
 
 
-def _open(runs: Sequence[Doc]) -> list[Doc]:
-    """Return the runs that a rate can be read from: of one question, without sparse traffic."""
-    kinds = {(run["model"], run["payload_bytes"], run["qos"]) for run in runs}
-    return [run for run in runs if run["load"]["kind"] != "sparse"] if len(kinds) == 1 else []
+def _alike(runs: Sequence[Doc]) -> Sequence[Doc]:
+    """Return the runs where they are of one question, so that one line can go through them."""
+    return runs if len({(run["model"], run["payload_bytes"], run["qos"]) for run in runs}) == 1 else []
 
 
 def _title(found: Doc) -> str:
@@ -88,7 +100,8 @@ def _banner(found: Doc) -> Html:
     wrong = found.get("failures", verdict.failures(found, None))
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(found["ts"]))
     runs = found["runs"]
-    notes = [*wrong, *table.said(runs, lambda run: run["notes"])]
+    searched = [knee_words.tried(found["knee"])] if found["knee"] else []
+    notes = [*wrong, *searched, *table.said(runs, lambda run: run["notes"])]
     tone = "refused" if wrong else "plain" if notes else "ships"
     heading = _verdict(found, wrong)
     cards = _cards(runs[0]) if len(runs) == 1 else Html()
@@ -104,13 +117,13 @@ def _banner(found: Doc) -> Html:
 
 def _verdict(found: Doc, wrong: Sequence[str]) -> str:
     if found["knee"]:
-        return table.knee(found["knee"]).removeprefix("knee: ").partition(";")[0]
+        return f"Knee: {knee_words.headline(found['knee'])}"
     if wrong:
         return f"{len(wrong)} thing{'s' * (len(wrong) != 1)} went wrong"
     runs = found["runs"]
     worst = max((run["latency"]["p99_ms"] or 0.0 for run in runs), default=0.0)
     of = "P99" if len(runs) == 1 else f"Worst P99 of {len(runs)} runs"
-    return f"{of} {table.milliseconds(worst)} ms, nothing missing"
+    return f"{of} {milliseconds(worst)} ms, nothing missing"
 
 
 def _caption(words: str, runs: Sequence[Doc]) -> str:
@@ -122,7 +135,7 @@ def _cards(run: Doc) -> Html:
     p50, _, p99, p999, largest = table.percentiles(run["latency"])
     pairs = [
         ("P50", f"{p50} ms"), ("P99", f"{p99} ms"), ("P99.9", f"{p999} ms"), ("longest", f"{largest} ms"),
-        ("answers a second", table.per_second(run["ok_per_s"])), ("errors", f"{sum(run['errors'].values()):,}"),
+        ("answers a second", per_second(run["ok_per_s"])), ("errors", f"{sum(run['errors'].values()):,}"),
         ("missing", f"{run['missing'] + run['unsent']:,} of {run['asked']:,}"),
     ]  # fmt: skip
     return el(
@@ -137,13 +150,17 @@ def _few(runs: Sequence[Doc]) -> Html:
 
 def _over_time(runs: Sequence[Doc]) -> Html:
     plots = [page_plots.over_time(run, name) for run, name in zip(runs, table.names(runs), strict=True)]
-    plots = [plot for plot in plots if plot]
+    return _some([plot for plot in plots if plot], "more runs")
+
+
+def _some(plots: Sequence[Html], more: str) -> Html:
+    """Return the first plots, and behind a click the others."""
     rest = (
-        fold(f"{len(plots) - _AT_ONCE} more runs", el("div", *plots[_AT_ONCE:], class_="charts"))
+        [fold(f"{len(plots) - _AT_ONCE} {more}", el("div", *plots[_AT_ONCE:], class_="charts"))]
         if plots[_AT_ONCE:]
-        else Html()
+        else []
     )
-    return join([el("div", *plots[:_AT_ONCE], class_="charts"), rest]) if plots else Html()
+    return join([el("div", *plots[:_AT_ONCE], class_="charts"), *rest]) if plots else Html()
 
 
 def _stages(runs: Sequence[Doc]) -> Html:
@@ -182,8 +199,9 @@ def _short(run: Doc, told: Sequence[Doc]) -> str:
 
 
 def _process(runs: Sequence[Doc]) -> Html:
-    plots = [plot for run in runs for plot in page_plots.process(run)]
-    return el("div", *plots, class_="charts") if plots else Html()
+    titles = [f"{name}: " if len(runs) > 1 else "" for name in table.names(runs)]
+    plots = [plot for run, title in zip(runs, titles, strict=True) for plot in page_plots.process(run, title)]
+    return _some(plots, "more plots")
 
 
 def _late(runs: Sequence[Doc]) -> Html:
@@ -223,4 +241,7 @@ def _word(value: Any) -> str:
 
 def _model(body: Doc) -> str:
     keys = ("version", "runtime", "delegate", "scheduling", "state", "sha256")
-    return ", ".join(f"{key} {str(body[key])[:16]}" for key in keys if body.get(key) not in (None, ""))
+    told = {key: clipped(str(body[key])) for key in keys if body.get(key) not in (None, "")}
+    if "sha256" in told:
+        told["sha256"] = told["sha256"][:_SHA]
+    return ", ".join(f"{key} {value}" for key, value in told.items())

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from statistics import median_low
 
 from edged.bench.chart import RIGHT, Axis, Line, Point, linear, logarithmic, nines, plot
 from edged.bench.document import Doc
+from edged.bench.figure import milliseconds
 from edged.bench.markup import Html, el, join
-from edged.bench.table import milliseconds, names
+from edged.bench.table import names
 from edged.latency import Histogram
 from edged.request import STAGES
 
 # How finely the axis of percentiles is gone through, points a nine.
 _FINE = 24
-_LONG_S = 300.0
+# The unit of an axis of time, by how long it is: what is shorter than this many seconds, seconds in it, its name.
+_UNITS = ((300.0, 1.0, "seconds"), (4 * 3600.0, 60.0, "minutes"), (math.inf, 3600.0, "hours"))
 _MIB = 1024 * 1024
 # The bars of stages: height, and the space for a name above each.
 _BAR, _NAME = 18, 18
@@ -51,7 +55,7 @@ def over_time(run: Doc, name: str) -> Html:
     Nothing for a run of one piece of time.
     """
     told = [point for point in run["timeline"] if point["n"]]
-    unit, word = (60.0, "minutes") if run["seconds"] > _LONG_S else (1.0, "seconds")
+    unit, word = _unit(run["seconds"])
     # A point stands in the middle of its piece of time.
     middle = run["slot_s"] / 2
     lines = [
@@ -68,43 +72,64 @@ def over_time(run: Doc, name: str) -> Html:
     return plot(f"{name}: {each}", word, "ms", x, y, lines)
 
 
+def _unit(seconds: float) -> tuple[float, str]:
+    """Return how many seconds a unit of the axis of time has, and its name."""
+    return next((unit, word) for most, unit, word in _UNITS if seconds <= most)
+
+
 def against_rate(runs: Sequence[Doc], bound: float | None) -> Html:
-    """Return P50 and P99 against the answers a second, a pair of lines where at least two rates were run."""
-    told = sorted((run["ok_per_s"], run) for run in runs if run["latency"]["n"] and run["ok_per_s"])
+    """Return P99 and P50 against the rate that was asked, in its order, where at least two rates were run."""
+    return _against(runs, "rate", "latency by rate", "requests asked, a second", bound)
+
+
+def against_flight(runs: Sequence[Doc], bound: float | None) -> Html:
+    """Return P99 and P50 against the number in flight, where a closed loop was run with several."""
+    return _against(runs, "concurrency", "latency by concurrency", "requests in flight", bound)
+
+
+def _against(runs: Sequence[Doc], key: str, title: str, across: str, bound: float | None) -> Html:
+    # By the value, not by the time it was tried; one that was tried again has the worst of its P99, its median P50.
+    told = defaultdict(list)
+    for run in runs:
+        if run["latency"]["n"] and key in run["load"]:
+            told[run["load"][key]].append(run["latency"])
     if len(told) < 2:  # noqa: PLR2004
         return Html()
+    again = max(map(len, told.values())) > 1
     lines = [
-        Line(name, [(rate, run["latency"][key]) for rate, run in told], marks=True)
-        for name, key in (("P99", "p99_ms"), ("P50", "p50_ms"))
+        Line(
+            f"{name}{f', {which} of each' * again}",
+            [(at, pick(one[key] for one in told[at])) for at in sorted(told)],
+            marks=True,
+        )
+        for name, key, which, pick in (("P99", "p99_ms", "the worst", max), ("P50", "p50_ms", "the middle", median_low))
     ]
-    x = linear(min(rate for rate, _ in told), max(rate for rate, _ in told))
-    return plot(
-        "latency against throughput", "answers without an error, a second", "ms", x, _levels(lines, bound), lines, bound
-    )
+    return plot(title, across, "ms", linear(min(told), max(told)), _levels(lines, bound), lines, bound)
 
 
-def process(run: Doc) -> Iterator[Html]:
-    """Yield the memory of the device's process over time, and its threads and descriptors."""
+def process(run: Doc, title: str) -> Iterator[Html]:
+    """Yield the memory of the device's process over time, and its threads and descriptors. title: how theirs begin."""
     samples = run.get("process", {}).get("samples", [])
+    unit, word = _unit(samples[-1]["at_s"] if samples else 0.0)
     told = [
-        [(s["at_s"] / 60, s[key]) for s in samples if s.get(key) is not None]
+        [(s["at_s"] / unit, s[key]) for s in samples if s.get(key) is not None]
         for key in ("rss_bytes", "threads", "descriptors")
     ]
     memory = [(at, value / _MIB) for at, value in told[0]]
     if len(memory) > 1:
-        yield _over_minutes("resident memory of the device", "MiB", [Line("RSS", memory)])
+        yield _over_run(f"{title}resident memory of the device", word, "MiB", [Line("RSS", memory)])
     counts = [
         Line(name, points) for name, points in zip(("threads", "descriptors"), told[1:], strict=True) if len(points) > 1
     ]
     if counts:
-        yield _over_minutes("threads and descriptors of the device", "", counts)
+        yield _over_run(f"{title}threads and descriptors of the device", word, "", counts)
 
 
-def _over_minutes(title: str, up: str, lines: Sequence[Line]) -> Html:
+def _over_run(title: str, word: str, up: str, lines: Sequence[Line]) -> Html:
     values = [value for line in lines for _, value in line.points]
     last = max(at for line in lines for at, _ in line.points)
     y = linear(min(values), max(values))
-    return plot(title, "minutes", up, linear(0.0, last or 1.0), y, lines)
+    return plot(title, word, up, linear(0.0, last or 1.0), y, lines)
 
 
 def stages(runs: Sequence[Doc]) -> Html:

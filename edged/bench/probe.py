@@ -74,7 +74,11 @@ def _failed(target: Target, question: Question) -> UnavailableError | None:
 
 
 def _away(target: Target, question: Question, said: str, timeout_s: float) -> UnavailableError:
-    what = f"{said or 'no answer'} from {question.model} within {timeout_s:g} s"
-    state, reason = (str(target.facts().get(key, "")) for key in ("state", "reason"))
+    what = f"{said or 'no answer'} from {question.model} at QoS {question.qos} within {timeout_s:g} s"
+    facts = target.facts()
+    state, reason, ended = (str(facts.get(key, "")) for key in ("state", "reason", "last_disconnect"))
     told = f"its state is {state!r}" + (f": {reason}" if reason else "") if state else "it has told no state"
-    return UnavailableError(target.where, f"{what} ({told})")
+    # A broker that takes no such request says so by ending the connection.
+    cut = f"; the connection ended {facts['disconnects']} times, last: {ended}" if ended else ""
+    hint = "a broker may take no QoS 2: try --qos 1" if ended and question.qos > 1 else ""
+    return UnavailableError(target.where, f"{what} ({told}{cut})", hint)

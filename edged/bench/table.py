@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
-from edged.bench.compare import Pair
+from edged.bench import compare, knee_words
 from edged.bench.document import Doc
-from edged.client import topcolumns
+from edged.bench.figure import milliseconds, per_second, times
 from edged.latency import FEW
 from edged.request import STAGES
 from edged.shown import listed, size, table
@@ -26,19 +25,9 @@ _STRAYS = {
 }
 
 
-def milliseconds(value: float | None) -> str:
-    """Return a time in milliseconds with three significant digits."""
-    return topcolumns.milliseconds(None if value is None else 1000 * value)
-
-
 def percentiles(found: Doc) -> list[str]:
     """Return P50, P90, P99, P99.9 and the maximum; those of too few samples with a mark."""
     return [milliseconds(found[key]) + (FEW_MARK if 0 < found["n"] < _NEEDS.get(key, 0) else "") for key in _KEYS]
-
-
-def per_second(value: float) -> str:
-    """Return a rate: whole from 100 on."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004
 
 
 def errors(run: Doc) -> str:
@@ -76,13 +65,20 @@ def row(run: Doc) -> list[str]:
 def text(found: Doc) -> str:
     """Return everything a person reads at the end of a run."""
     runs = found["runs"]
-    parts = [_right([HEAD, *map(row, runs)])]
+    parts = [f"{where(found)}\n", _right([HEAD, *map(row, runs)])]
     parts += _details(runs[0]) if len(runs) == 1 else _brief(runs)
     if found["knee"] is not None:
-        parts.append(knee(found["knee"]) + "\n")
+        parts.append(f"knee: {knee_words.headline(found['knee'])}\n{knee_words.tried(found['knee'])}\n")
     if any(FEW_MARK in cell for run in runs for cell in row(run)):
         parts.append(f"{FEW_MARK} of fewer samples than that percentile needs\n")
     return "\n".join(parts)
+
+
+def where(found: Doc) -> str:
+    """Return what was asked: `press-07 at 127.0.0.1:1883, MQTT 5`."""
+    target = found["target"]
+    told = f"{target.get('device', 'a target')} at {target.get('broker', 'a broker')}"
+    return told + (f", {target['protocol']}" if target.get("protocol") else "")
 
 
 def _details(run: Doc) -> Iterator[str]:
@@ -189,32 +185,19 @@ def amount(name: str, value: int) -> str:
     return size(value) if name.endswith("_bytes") else f"{value:,}"
 
 
-def knee(found: dict[str, Any]) -> str:
-    """Return the knee in one line."""
-    bound = f"a P99 within {found['p99_bound_ms']:g} ms"
-    beyond = f"; {per_second(found['above'])}/s does not: {found['why']}" if found["above"] is not None else ""
-    top = f"; in a closed loop {per_second(found['saturation_per_s'])}/s"
-    if found["rate"] is None:
-        return f"knee: no rate was confirmed to hold {bound}{beyond}{top}"
-    return f"knee: {per_second(found['rate'])}/s holds {bound} ({found['confirmations']} confirmations){beyond}{top}"
-
-
-def comparison(pairs: Sequence[Pair], remarks: Sequence[str]) -> str:
-    """Return two runs beside each other."""
+def comparison(first: Doc, second: Doc) -> str:
+    """Return two runs beside each other; of what is not alike there is no ratio."""
     head = ("", "", *HEAD[6:], "ok/s")
     rows: list[Sequence[str]] = [head]
-    for pair in pairs:
+    for pair in compare.pairs(first, second):
         rows += [
             [pair.label, "A", *percentiles(pair.first["latency"]), per_second(pair.first["ok_per_s"])],
             ["", "B", *percentiles(pair.second["latency"]), per_second(pair.second["ok_per_s"])],
-            ["", "B/A", *(times(value) for value in pair.ratios())],
         ]
-    return "".join(f"{line}\n" for line in remarks) + "\n" * bool(remarks) + _right(rows)
-
-
-def times(value: float | None) -> str:
-    """Return a ratio."""
-    return "-" if value is None else f"{value:.3f}x" if value < 10 else f"{value:.0f}x"  # noqa: PLR2004
+        if not pair.differs:
+            rows.append(["", "B/A", *(times(value) for value in pair.ratios())])
+    told = [f"A: {where(first)}", f"B: {where(second)}", *compare.remarks(first, second)]
+    return "".join(f"{line}\n" for line in told) + ("\n" + _right(rows) if len(rows) > 1 else "")
 
 
 def _right(rows: Sequence[Sequence[str]]) -> str:

@@ -23,6 +23,7 @@ GRACE_MS = 500
 # Beyond the device's own interval.
 _METRICS_LATE_S = 2.0
 _POLL_S = 0.02
+_ONE_STATE = "the model keeps state: all requests, the warm-up too, went on with the one state of this user, in turn"
 
 # Told while a case runs: what it is, its counts so far.
 Watch = Callable[[Case, Tally], None]
@@ -55,6 +56,8 @@ class Trials:
             sampler.stop()
         seconds = max(0.0, (generator.stopped_ns - tally.begin_ns) / NS_PER_S) if tally.begun else 0.0
         found = document.of_case(case, tally, seconds, interrupted=self.stop.is_set())
+        if self.target.model(case.question.model).get("keyed"):
+            found["notes"].append(_ONE_STATE)
         if figures:
             counted = metrics.difference(before, self._next_metrics(before), case.question.model)
             found["stages"] = document.stages(counted, tally.latency, generator.sent)

@@ -35,12 +35,19 @@ EPILOG = """examples:
   edged bench --device press-07 --model har --rate 70 --duration 30m --pid $(pgrep -of 'edged run') -o soak
   edged bench --loopback -c edged.yaml --model har --rate 500
   edged bench --loopback --bundle bundles/har --max-p99-ms 10
-  edged bench --compare before.json after.json -o difference
+  edged bench --compare before after -o difference
 An open loop (--rate) sends by its schedule and counts from the time the schedule says, so a stall cannot hide; a
 closed loop (--closed) sends when an answer came, so it finds the saturation and hides stalls. A request without any
 answer half a second after its deadline is missing, and counts with that time in the percentiles.
+columns: n latencies counted, asked/s requests sent, ok/s answers without an error, errors by code, missing requests
+without any answer, P50 to max in milliseconds; * of fewer samples than that percentile needs.
+The knee is the highest rate tried that kept its P99 within --p99-ms, every request answered without an error.
+A model that keeps state is asked as one user: every request is a step of the state c/USER (of --user), with random
+values or --input again, so they run one after the other; use a login that nobody else works with.
+QoS 2 is kept up to the broker: an edged device takes requests and answers at QoS 1; not every broker takes it.
 exit codes:
-  0 all right, 65 answers are missing or doubled, or --max-p99-ms is exceeded, 69 the target is away, 130 interrupted"""
+  0 all right, 65 answers are missing or doubled, --max-p99-ms is exceeded, there is no knee, or two runs to compare
+  were not asked the same, 69 the target is away, 130 interrupted"""
 
 _INTERRUPTED = 130
 # A device of this process measures its delegates first.
@@ -69,7 +76,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     told.add_argument("--json", action="store_true", help="print one JSON document")
     told.add_argument("-o", "--output", type=Path, metavar="DIR|FILE.json", help="write the JSON and a page with plots")
     told.add_argument(
-        "--compare", nargs=2, type=Path, metavar=("A.json", "B.json"), help="ratios of two runs, and nothing else"
+        "--compare",
+        nargs=2,
+        type=Path,
+        metavar=("A", "B"),
+        help="ratios B / A of two runs (files or folders of -o) that were asked the same; nothing else is run",
     )
     add_broker_options(parser)
 
@@ -172,21 +183,23 @@ def _tell(args: argparse.Namespace, found: Doc) -> int:
         return _INTERRUPTED
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise BadDataError("bench", wrong[0] + more)
+        raise BadDataError(table.where(found), wrong[0] + more)
     return ExitCode.OK
 
 
 def _compare(args: argparse.Namespace) -> int:
-    first, second = map(document.load, args.compare)
-    pairs, remarks = compare.pairs(first, second), compare.remarks(first, second)
-    if not pairs:
-        raise UsageError("--compare", "the two runs have no case in common", "; ".join(remarks))
-    if args.json:
-        facts = [{"case": pair.label, **dict(zip(compare.RATIOS, pair.ratios(), strict=True))} for pair in pairs]
-        sys.stdout.write(json.dumps({"remarks": remarks, "ratios": facts}) + "\n")
-    else:
-        sys.stdout.write(table.comparison(pairs, remarks))
     if args.output is not None:
-        file = output.write_comparison(args.output, first, second)
-        sys.stdout.write("" if args.json else f"\nwritten: {file}\n")
+        output.check(args.output, *args.compare)
+    first, second = map(document.load, args.compare)
+    if args.json:
+        sys.stdout.write(json.dumps(compare.document(first, second)) + "\n")
+    else:
+        sys.stdout.write(table.comparison(first, second))
+    if args.output is not None:
+        files = output.write_comparison(args.output, first, second)
+        sys.stdout.write("" if args.json else f"\nwritten: {', '.join(map(str, files))}\n")
+    if not compare.judged(first, second):
+        raise BadDataError(
+            "--compare", "no ratio, for the two runs were not asked the same", "the remarks say what differs"
+        )
     return ExitCode.OK

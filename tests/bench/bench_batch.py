@@ -22,7 +22,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 
 from edged import bundle  # noqa: E402
@@ -102,7 +102,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
-    facts, rows = host.facts(), []
+    facts, rows = report.facts(), []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for size in map(int, args.rows.split(",")):
@@ -118,7 +118,7 @@ def main() -> int:
     if args.json:
         print(json.dumps({"host": facts, "rows": rows}))
         return 0
-    print(host.lines(facts))
+    print(report.line(facts))
     print(f"{'model':14}{'rows':>6}{'one by one/s':>16}{'batched/s':>14}{'ratio':>9}")
     for row in rows:
         print(f"{row['model']:14}{row['rows']:6}{row['one_by_one']:16.0f}{row['batched']:14.0f}{row['ratio']:9.2f}")
@@ -134,4 +134,4 @@ def _wide(path: Path, rows: int) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -30,9 +28,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
 import models  # noqa: E402
 import peers  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 from support.daemons import DaemonProcess  # noqa: E402
 
@@ -115,37 +113,26 @@ def show(found: dict[str, dict[str, float]]) -> None:
         ratios = (row["p99"] / idle["p99"], row["p999"] / idle["p999"])
         told = f"   {ratios[0]:.2f}, {ratios[1]:.2f}" if name.endswith("burners") else ""
         if name.startswith(("edged, auto", "edged, nice", "edged, fifo")) and told:
-            told += "  met" if ratios[0] <= P99 and ratios[1] <= P999 else f"  NOT MET ({P99}, {P999})"
+            told += f"  {report.verdict(ratios[0], P99)}, {report.verdict(ratios[1], P999)}"
         cells = "".join(f"{row[key]:>10.3f}" for key in ("p50", "p99", "p999", "max"))
         print(f"{name:24}{cells}{row['count']:>9}{row['missing']:>9}{told}")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=12.0)
-    parser.add_argument("--rate", type=float, default=200.0)
+    parser = report.options(__doc__, repeats=5, seconds=12.0, rate=200.0)
     parser.add_argument("--model", choices=("tiny", "mobilenet"), default="tiny")
     args = parser.parse_args()
-    if os.geteuid():
-        sys.exit("bench: priorities need root")
-    facts = host.facts()
+    report.needs("gcc", "chrt", "mosquitto", root=True)
+    facts = report.facts()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         peers.build(folder)
         tiny = args.model == "tiny"
-        loaded = bundle.read(tinymodel.write_add_bundle(folder / "tiny", 16)) if tiny else models.mobilenet(folder)
-        if loaded is None:
-            sys.exit("bench: MobileNetV2 needs tensorflow to be made")
+        loaded = bundle.read(tinymodel.write_add_bundle(folder / "tiny", 16)) if tiny else models.needed(folder)
         found = {name: figures(runs) for name, runs in measure(folder, loaded, args).items()}
-    if args.json:
-        print(json.dumps({"host": facts, "figures": found}))
-        return 0
-    print(host.lines(facts))
-    show(found)
+    report.tell(args, facts, {"figures": found}, lambda: show(found))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

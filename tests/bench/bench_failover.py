@@ -28,7 +28,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
+import report  # noqa: E402
 from support import delegates  # noqa: E402
 from support.daemons import DEVICE, DaemonProcess  # noqa: E402
 from support.watcher import StatusBoard  # noqa: E402
@@ -175,9 +175,9 @@ def main() -> int:
     parser.add_argument("--faults", default="segfault,hang", help="what the delegate plays, a run each")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
-    facts, runs = host.facts(), []
+    facts, runs = report.facts(), []
     if not args.json:
-        print(host.lines(facts))
+        print(report.line(facts))
     for fault in args.faults.split(","):
         runs.append(run(fault, args.seconds, args.rate))
         if not args.json:
@@ -188,4 +188,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

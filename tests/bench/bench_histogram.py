@@ -6,15 +6,12 @@ any percentile beside the exact one, of a million values of three shapes. Aim: a
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import os
-import platform
 import random
-import sys
 import timeit
 from collections.abc import Callable
+
+import report
 
 from edged.figures import StageLatency
 from edged.latency import Histogram, summary
@@ -85,18 +82,12 @@ def _error(values: list[int]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object, with the host's facts")
-    as_json = parser.parse_args().json
+    args, facts = report.options(__doc__).parse_args(), report.facts()
     found, error = {name: round(value, 1) for name, value in measure().items()}, worst_error()
-    host = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-    if as_json:
-        print(json.dumps({"host": host, "ns": found, "worst_error": error}))
-    else:
-        print("\n".join(f"{k:20} {v:>12,}" for k, v in found.items()))
-        print(f"{'worst percentile':20} {error:>12.2%}")
+    lines = [*(f"{name:20} {ns:>12,}" for name, ns in found.items()), f"{'worst percentile':20} {error:>12.2%}"]
+    report.tell(args, facts, {"ns": found, "worst_error": error}, lambda: print("\n".join(lines)))
     return 0 if found["record_slow_s"] <= RECORD_LIMIT_NS and error <= ERROR_LIMIT else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

@@ -12,11 +12,10 @@ median over the repeats, taken again when others used the machine. `cpu`: µs of
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,9 +26,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
 import models  # noqa: E402
 import peers  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 from support.daemons import DEVICE, DaemonProcess  # noqa: E402
 
@@ -152,13 +151,18 @@ def cases(folder: Path, args: argparse.Namespace) -> Iterator[Case]:
         loaded = bundle.read(tinymodel.write_add_bundle(folder / "tiny", 16))
         yield Case("tiny", loaded, 0, folder, args)
         yield Case("tiny", loaded, 1, folder, args)
-    if "image" in wanted and (image := models.mobilenet(folder)) is not None:
-        yield Case("image", image, 0, folder, args)
+    if "image" in wanted:
+        yield Case("image", models.needed(folder), 0, folder, args)
     if "large" in wanted:
         yield Case("large", models.write_slice_bundle(folder / "large", 602_112 // 4), 0, folder, args)
 
 
-def show(name: str, found: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+def show(results: Sequence[dict[str, Any]]) -> None:
+    for result in results:
+        _show(result["case"], result, result["ratios"])
+
+
+def _show(name: str, found: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     print(f"\n{name}, {found['bytes']} B, QoS {found['qos']}")
     print(f"{'':10}{'P50 µs':>24}{'P99 µs':>28}{'cpu µs':>24}")
     for who, runs in found["runs"].items():
@@ -168,33 +172,25 @@ def show(name: str, found: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     print(f"{'invoke':10}{peers.spread(alone, 'p50'):>24}{'':>28}{peers.spread(alone, 'cpu'):>24}")
     for row in rows:
         limit = row["limit"]
-        told = "" if limit is None else f"  limit {limit}: {'met' if row['ratio'] <= limit else 'NOT MET'}"
+        told = "" if limit is None else f": {report.verdict(row['ratio'], limit)}"
         print(f"  {row['figure']} / {row['beside']}: {row['ratio']:.2f}{told}")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--only", default="tiny,image,large")
+    parser = report.options(__doc__, repeats=5, seconds=1.0, only="tiny,image,large")
     parser.add_argument("--cpus", type=int, help="pin the daemon's model to this CPU")
     args = parser.parse_args()
-    facts, results = host.facts(), []
+    report.needs("gcc", "mosquitto")
+    facts, results = report.facts(), []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         peers.build(folder)
         for case in cases(folder, args):
             found = measure(case, args.repeats)
             results.append({"case": case.name, **found, "ratios": judged(case.name, found)})
-    if args.json:
-        print(json.dumps({"host": facts, "cases": results}))
-        return 0
-    print(host.lines(facts))
-    for result in results:
-        show(result["case"], result, result["ratios"])
+    report.tell(args, facts, {"cases": results}, lambda: show(results))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

@@ -29,8 +29,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
 import models  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 
 from edged import bundle  # noqa: E402
@@ -49,9 +49,8 @@ TURN_S, LEAST, WARM = 0.05, 4, 2  # of a turn; at least so many inferences, of w
 
 def bundles(folder: Path, *, without_mobilenet: bool) -> Iterator[tuple[str, Bundle]]:
     yield "dense, 12 B", bundle.read(tinymodel.write_dense_bundle(folder / "dense"))
-    made = None if without_mobilenet else models.mobilenet(folder)
-    if made is not None:
-        yield "MobileNetV2 int8, 150528 B", made
+    if not without_mobilenet:
+        yield "MobileNetV2 int8, 150528 B", models.needed(folder)
     for size in BYTES:
         yield f"add, {size} B", bundle.read(tinymodel.write_add_bundle(folder / f"add{size}", size // 4))
 
@@ -124,9 +123,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each engine in each repeat")
     parser.add_argument("--without-mobilenet", action="store_true", help="do not ask TensorFlow for it")
     args = parser.parse_args()
-    facts, rows = host.facts(), []
+    facts, rows = report.facts(), []
     if not args.json:
-        print(host.lines(facts))
+        print(report.line(facts))
         head = f"{'here P50':>10}{'P99':>10}{'isolated P50':>14}{'P99':>10}{'added P50':>11}{'P99':>9}{'copies':>8}"
         print(f"{'µs an inference':62}{head}")
     with tempfile.TemporaryDirectory() as folder:
@@ -154,4 +153,4 @@ def _print(row: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

@@ -21,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 from support.requests import Inbox  # noqa: E402
 
@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0, help="of each cell")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
-    facts, rows = host.facts(), []
+    facts, rows = report.facts(), []
     with tempfile.TemporaryDirectory() as name:
         models = {
             "tiny": tinymodel.write_dense_bundle(Path(name) / "tiny"),
@@ -102,7 +102,7 @@ def main() -> int:
     if args.json:
         print(json.dumps({"host": facts, "rows": rows}))
         return 0
-    print(host.lines(facts))
+    print(report.line(facts))
     head = ("interval s", "keep_warm_ms", "n", "infer P50 us", "max", "request to reply P50 us", "max")
     print(f"{'model':16}" + "".join(f"{name:>24}" if len(name) > 12 else f"{name:>14}" for name in head))
     for row in rows:
@@ -113,4 +113,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

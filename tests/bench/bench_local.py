@@ -32,7 +32,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 from support.localbox import LocalBox  # noqa: E402
 
@@ -163,12 +163,12 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--requests", type=int, default=300)
     args = parser.parse_args()
-    facts, found = host.facts(), measure(args.repeats, args.requests)
+    facts, found = report.facts(), measure(args.repeats, args.requests)
     claims = {dtype: beyond(found, dtype) for dtype in DTYPES}
     if args.json:
         print(json.dumps({"host": facts, "p50_us": found, "beyond_us": claims}))
     else:
-        print(host.lines(facts))
+        print(report.line(facts))
         rows = {**found, **{f"{dtype} beyond": values for dtype, values in claims.items()}}
         for name, values in rows.items():
             print(f"{name:26}{statistics.median(values):10.1f} us ({min(values):.1f}-{max(values):.1f})")
@@ -176,4 +176,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

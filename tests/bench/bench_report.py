@@ -24,8 +24,8 @@ from queue import SimpleQueue
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
 import numpy as np  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 from support.brokers import eventually  # noqa: E402
 
@@ -153,9 +153,9 @@ def main() -> int:
     found = {interval: summed(rows) for interval, rows in runs.items()}
     ratios = {interval: row["per_s"] / found[NEVER_S]["per_s"] for interval, row in found.items()}
     if args.json:
-        print(json.dumps({"host": host.facts(), "report_ms": report_ms, "runs": found, "ratios": ratios}))
+        print(json.dumps({"host": report.facts(), "report_ms": report_ms, "runs": found, "ratios": ratios}))
     else:
-        print(host.lines(host.facts()))
+        print(report.line(report.facts()))
         print(f"a report takes {report_ms:.1f} ms of CPU: {report_ms / 100:.3f} % of a core at the default interval")
         print(
             f"{'interval':12}{'requests/s':>12}{'ratio':>8}{'p50 us':>10}{'p99 us':>10}{'p99.9 us':>10}{'max us':>10}"
@@ -168,4 +168,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

@@ -24,7 +24,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 
 from edged.broker import EmbeddedBroker  # noqa: E402
@@ -99,11 +99,11 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--requests", type=int, default=200)
     args = parser.parse_args()
-    facts, found = host.facts(), measure(args.repeats, args.requests)
+    facts, found = report.facts(), measure(args.repeats, args.requests)
     if args.json:
         print(json.dumps({"host": facts, "runs": found}))
         return 0
-    print(host.lines(facts))
+    print(report.line(facts))
     print(f"{'64 B, QoS 1, one in flight':28}{'P50 ms (range)':>24}{'P99 ms (range)':>24}")
     for name, runs in found.items():
         cells = [[run[key] for run in runs] for key in ("p50_ms", "p99_ms")]
@@ -113,4 +113,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

@@ -23,9 +23,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
 import models  # noqa: E402
 import peers  # noqa: E402
+import report  # noqa: E402
 from support.daemons import DEVICE, DaemonProcess  # noqa: E402
 from support.watcher import Watcher  # noqa: E402
 
@@ -76,38 +76,31 @@ def measure(folder: Path, loaded: Bundle, args: argparse.Namespace) -> dict[str,
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--depth", type=int, default=8)
-    args = parser.parse_args()
-    facts = host.facts()
+    args = report.options(__doc__, repeats=5, seconds=4.0, depth=8).parse_args()
+    report.needs("gcc", "mosquitto")
+    facts = report.facts()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         peers.build(folder)
-        loaded = models.mobilenet(folder)
-        if loaded is None:
-            sys.exit("bench: MobileNetV2 needs tensorflow to be made")
-        found = measure(folder, loaded, args)
+        found = measure(folder, models.needed(folder), args)
     runs = found["runs"]
     share = peers.median(runs["edged"], "per_s") / peers.median(runs["bare"], "per_s")
     bound = (args.depth + 1) * found["service_p99_us"]
     tail = peers.median(runs["flood"], "p99_us") / bound
-    if args.json:
-        print(json.dumps({"host": facts, **found, "throughput": share, "tail": tail}))
-        return 0
-    print(host.lines(facts))
+    report.tell(args, facts, {**found, "throughput": share, "tail": tail}, lambda: show(args, found, share, tail))
+    return 0
+
+
+def show(args: argparse.Namespace, found: dict[str, Any], share: float, tail: float) -> None:
+    runs = found["runs"]
     print(f"bare invoke {peers.spread(runs['bare'], 'per_s', 1)}/s, edged {peers.spread(runs['edged'], 'per_s', 1)}/s")
-    print(f"  throughput {share:.3f} of the bare invoke: {'met' if share >= LEAST else 'NOT MET'} (at least {LEAST})")
+    print(f"  throughput {share:.3f} of the bare invoke: {report.verdict(share, LEAST, least=True)}")
     accepted, refused = (np.sum([run.get(key, 0) for run in runs["flood"]]) for key in ("count", "errors"))
     print(f"asked {found['rate']:.0f}/s: {accepted} accepted, {refused} refused, "
           f"{sum(run.get('missing', 0) for run in runs['flood'])} missing; P99 of accepted "
           f"{peers.spread(runs['flood'], 'p99_us')} µs, service P99 {found['service_p99_us']:.0f} µs")  # fmt: skip
-    print(f"  P99 / ((depth {args.depth} + 1) x service P99) {tail:.3f}: {'met' if tail <= MOST else 'NOT MET'} "
-          f"(at most {MOST})")  # fmt: skip
-    return 0
+    print(f"  P99 / ((depth {args.depth} + 1) x service P99) {tail:.3f}: {report.verdict(tail, MOST)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

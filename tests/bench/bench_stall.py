@@ -10,7 +10,6 @@ that everyone writes often stays one request behind for good: Nagle's algorithm 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import statistics
@@ -27,9 +26,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
 import models  # noqa: E402
 import peers  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 from support.daemons import DEVICE, DaemonProcess  # noqa: E402
 
@@ -39,6 +38,7 @@ from edged.bundle import MODEL  # noqa: E402
 from edged.engines import tflite_runtime  # noqa: E402
 
 STALL_S = 1.0
+LEAST_S = 8.0
 BACK = 1.2  # the P50 afterwards, beside the one before
 
 
@@ -95,29 +95,28 @@ def measure(folder: Path, args: argparse.Namespace) -> dict[str, list[peers.Figu
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--rate", type=float, default=100.0)
+    parser = report.options(__doc__, repeats=5, seconds=20.0, rate=100.0)
     args = parser.parse_args()
-    facts = host.facts()
+    if args.seconds < LEAST_S:
+        parser.error(f"--seconds must be {LEAST_S:g} or more, for a second before the stall and two after it")
+    report.needs("gcc", "mosquitto")
+    facts = report.facts()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         peers.build(folder)
         found = measure(folder, args)
-    if args.json:
-        print(json.dumps({"host": facts, "runs": found}))
-        return 0
-    print(host.lines(facts))
+    report.tell(args, facts, {"runs": found}, lambda: show(found))
+    return 0
+
+
+def show(found: dict[str, list[peers.Figures]]) -> None:
     print(f"{'P50 ms':10}{'before':>22}{'first second after':>24}{'later':>22}{'missing':>9}")
     for name, runs in found.items():
         cells = [peers.spread(runs, key, 2) for key in ("before", "first second", "later")]
         print(f"{name:10}{cells[0]:>22}{cells[1]:>24}{cells[2]:>22}{sum(run['missing'] for run in runs):>9}")
     ratio = statistics.median(run["later"] / run["before"] for run in found["edged"])
-    print(f"  edged, later / before: {ratio:.2f}: {'met' if ratio <= BACK else 'NOT MET'} (at most {BACK})")
-    return 0
+    print(f"  edged, later / before: {ratio:.2f}: {report.verdict(ratio, BACK)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
+import report  # noqa: E402
 from support import barescript, tinymodel  # noqa: E402
 from support.memory import rss_kib  # noqa: E402
 from support.watcher import Watcher  # noqa: E402
@@ -78,9 +78,9 @@ def main() -> int:
     args = parser.parse_args()
     found = {runtime.name: measure(runtime, args.repeats) for runtime in tflite_runtime.installed()}
     if args.json:
-        print(json.dumps({"host": host.facts(), "runs": found}))
+        print(json.dumps({"host": report.facts(), "runs": found}))
         return 0
-    print(host.lines(host.facts()))
+    print(report.line(report.facts()))
     print(f"{'':30}{'ready after s (range)':>26}{'idle memory MiB (range)':>28}")
     for name, runs in found.items():
         for who, cells in runs.items():
@@ -92,4 +92,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

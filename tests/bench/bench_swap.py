@@ -27,9 +27,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-import host  # noqa: E402
 import models  # noqa: E402
 import peers  # noqa: E402
+import report  # noqa: E402
 from support import tinymodel  # noqa: E402
 from support.watcher import Watcher  # noqa: E402
 
@@ -50,9 +50,7 @@ def versions(folder: Path, name: str) -> list[Path]:
         return [
             tinymodel.write_dense_bundle(folder / f"{version}.tar", name="m", version=version) for version in (1, 2, 3)
         ]
-    loaded = models.mobilenet(folder)
-    if loaded is None:
-        sys.exit("bench: MobileNetV2 needs TensorFlow")
+    loaded = models.needed(folder)
     paths = [folder / f"{version}.tar" for version in (1, 2, 3)]
     for version, path in enumerate(paths, 1):
         bundle.write(path, dataclasses.replace(loaded.manifest, name="m", version=version), loaded.files)
@@ -147,12 +145,14 @@ def main() -> int:
     parser.add_argument("--qos", type=int, default=0, choices=(0, 1))
     parser.add_argument("--model", default="tiny", choices=("tiny", "mobilenetv2"))
     args = parser.parse_args()
+    if args.swaps < SETTLED:
+        parser.error(f"--swaps must be {SETTLED} or more: memory is looked at from there on")
     with tempfile.TemporaryDirectory() as folder:
-        found = {"host": host.facts(), **run(args, Path(folder))}
+        found = {"host": report.facts(), **run(args, Path(folder))}
     if args.json:
         print(json.dumps(found, indent=2))
         return 0
-    print(host.lines(found["host"]))
+    print(report.line(found["host"]))
     for name in ("steady", "near"):
         row = found[name]
         print(f"{name:8}{row['n']:8} requests  " + "  ".join(f"{key[:-3]} {row[key]:9.0f} µs" for key in list(row)[1:]))
@@ -164,4 +164,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    report.run(main)

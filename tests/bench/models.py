@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import report
 from support import tinymodel
 
 from edged import bundle
@@ -52,6 +53,14 @@ def mobilenet(folder: Path) -> Bundle | None:
     manifest = Manifest(1, "mobilenetv2", 1, {}, "serving_default", tuple(specs[0]), tuple(specs[1]))
     bundle.write(folder / "mobilenetv2", manifest, {bundle.MODEL: model})
     return bundle.read(folder / "mobilenetv2")
+
+
+def needed(folder: Path) -> Bundle:
+    """MobileNetV2 as above; ends the benchmark with one line without TensorFlow."""
+    found = mobilenet(folder)
+    if found is None:
+        report.lacking("MobileNetV2 is made by TensorFlow, which is not here (pip install 'edged[convert]')")
+    return found
 
 
 def payload(loaded: Bundle, path: Path) -> Path:

@@ -20,7 +20,7 @@ from support.brokers import eventually
 from support.commands import edged
 from support.daemons import DEVICE, DaemonProcess
 
-from edged.bench import page, page_compare
+from edged.bench import markup, page, page_compare
 from edged.broker import EmbeddedBroker
 from edged.latency import Histogram
 
@@ -174,6 +174,29 @@ def test_loopback_needs_no_broker(tmp_path: Path) -> None:
         assert found["target"]["transport"] == "loopback"
 
 
+def test_a_model_that_keeps_state_is_measured(tmp_path: Path) -> None:
+    """Every request is a step of the one state of the user, each is answered, and the run says so."""
+    tinymodel.write_memory_bundle(tmp_path / "memory")
+    load = ("--closed", "--concurrency", "4", "--duration", "300ms", "--warmup", "5", "--deadline-ms", "20000")
+    done = edged("bench", "--loopback", "--bundle", tmp_path / "memory", *load, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (run,) = found["runs"]
+    assert (run["errors"], run["missing"], run["ok"]) == ({}, 0, run["asked"])
+    assert [note for note in run["notes"] if note.startswith("the model keeps state")]
+    assert found["target"]["models"]["memory"]["keyed"]["keys"] == 1
+
+
+def test_a_broker_without_qos_2_is_told_as_such() -> None:
+    """It ends the connection: that, and what to do, is in the one line."""
+    with EmbeddedBroker("mosquitto", lines=("max_qos 1",)) as broker:
+        done = bench(broker, "--qos", "2", "--payload", "5", "--connect-timeout", "2", "--protocol", "5")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (69, "", 1)
+    assert "no answer from dense at QoS 2" in done.stderr
+    assert "QoS not supported" in done.stderr
+    assert "(a broker may take no QoS 2: try --qos 1)" in done.stderr
+
+
 @functools.cache
 def measured(view: str) -> dict[str, dict[str, Any]]:
     """Every page, opened once for each view, with all that is folded open."""
@@ -198,3 +221,23 @@ def test_a_page_in_a_browser(view: str, name: str) -> None:
     levels = [level for level, _ in shown["headings"]]
     assert levels[0] == 1
     assert set(levels[1:]) == {2}
+
+
+def test_columns_stay_in_place_where_a_cell_is_empty() -> None:
+    """On a desk each cell is under its head, whatever is empty before it; on a phone there is nothing where none is."""
+    browser.needed()
+    head, row = "thead tr :nth-child({})", "tbody tr:last-child > :nth-child({})"
+    columns = range(1, 8)
+    select = [each.format(number) for number in columns for each in (head, row)]
+    # The table of stages: its last row has a mean and no percentile.
+    stages = markup.table("stages", ("stage", *"abcde", "mean"), [["x", *"12345", "6"], ["rest", *[""] * 5, "0.3"]])
+    pages = {"stages": page.document("t", stages)}
+    wide = browser.measure(pages, (1280, 900), select=select)["stages"]["boxes"]
+    for number in columns:
+        top, under = wide[head.format(number)], wide[row.format(number)]
+        assert (under["left"], under["right"]) == pytest.approx((top["left"], top["right"]), abs=0.5)
+    small = browser.measure(pages, browser.PHONE, select=select)["stages"]["boxes"]
+    widths = [small[row.format(number)]["right"] - small[row.format(number)]["left"] for number in columns]
+    assert widths[0] > 0
+    assert widths[1:-1] == [0] * 5
+    assert widths[-1] > 0

@@ -101,10 +101,11 @@ def sparse() -> dict[str, Any]:
 def knee() -> dict[str, Any]:
     """A search that found 100 a second."""
     found = {
-        "rate": 100.0, "p99_bound_ms": 20.0, "confirmations": 2, "saturation_per_s": 150.0, "above": 105.0,
-        "why": "P99 50 ms",
+        "rate": 100.0, "at_least": False, "p99_bound_ms": 20.0, "confirmations": 2, "saturation_per_s": 150.0,
+        "above": 105.0, "why": "P99 50 ms",
+        "tried": [{"rate": rate, "why": "P99 50 ms" * (rate > 100)} for rate in (82, 105, 100, 100, 100, 55)],
     }  # fmt: skip
-    loads: list[Load] = [*(OpenLoad(rate) for rate in (55, 82, 100, 100, 105)), ClosedLoad(16)]
+    loads: list[Load] = [*(OpenLoad(rate) for rate in (82, 105, 100, 100, 100, 55)), ClosedLoad(16)]
     return _whole([run(load, 3.0) for load in loads], knee=found)
 
 

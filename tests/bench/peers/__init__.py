@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import report
+
 HERE = Path(__file__).parent
 NS_PER_US = 1000
 # A figure is taken again when others, or the hypervisor, used more than this share of one core meanwhile.
@@ -29,7 +31,7 @@ def build(folder: Path) -> None:
     for name, libraries in (("load", ("-lmosquitto", "-lm", "-lpthread")), ("echo", ("-lmosquitto",))):
         command = ["gcc", "-O2", "-o", str(folder / name), str(HERE / f"{name}.c"), *libraries]
         if shutil.which("gcc") is None or subprocess.run(command, check=False, capture_output=True).returncode:
-            sys.exit("bench: the C peers cannot be built (apt-get install gcc libc6-dev libmosquitto-dev)")
+            report.lacking("the C peers cannot be built (apt-get install gcc libc6-dev libmosquitto-dev)")
 
 
 @contextlib.contextmanager

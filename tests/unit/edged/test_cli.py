@@ -198,3 +198,23 @@ def test_no_escape_sequence_in_the_log(capsys: pytest.CaptureFixture[str]) -> No
     text = capsys.readouterr().err
     assert "]0;owned" in text
     assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("bench", "--rate", "x"), "edged bench: error: argument --rate/--rates: must be"),
+        (("bench", "--compare", "a"), "edged bench: error: argument --compare: expected 2 arguments"),
+        (("run",), "edged run: error: the following arguments are required: -c/--config"),
+        (("top", "--no\nsuch\x1b[2J"), "edged top: error: unrecognized arguments: --no such"),
+        (("--nosuch",), "edged: error: unrecognized arguments: --nosuch"),
+    ],
+)
+def test_a_slip_is_one_line(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the usage, which of some commands is a screen; the line says where to read it."""
+    assert cli.main(list(words)) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert told.err.startswith(said)
+    assert told.err.endswith(f"(see edged {words[0]} --help)\n" if words[0][0] != "-" else "(see edged --help)\n")
+    assert "\x1b" not in told.err

@@ -152,9 +152,19 @@ def test_a_model_that_failed_is_not_waited_for() -> None:
 def test_silence_is_told_with_the_state() -> None:
     """No answer: what the device said last helps."""
     with KnownDevice(lambda _number, _request: []) as device, connected(device) as target:
-        with pytest.raises(UnavailableError, match=r"no answer from m within 0\.3 s \(it has told no state\)"):
+        with pytest.raises(UnavailableError, match=r"no answer from m at QoS 0 within 0\.3 s \(it has told no state\)"):
             ready(device, target)
         device.publish("status", b'{"state": "stopped", "boot": "b"}', retain=True)
         eventually(lambda: "state" in target.facts(), "the status")
         with pytest.raises(UnavailableError, match="its state is 'stopped'"):
             ready(device, target)
+
+
+def test_a_broker_that_ends_the_connection_is_told() -> None:
+    """As one that takes no QoS 2 does: how it ended, how often, and what to try."""
+    with KnownDevice(lambda _number, _request: []) as device, connected(device, qos=(2,)) as target:
+        for _ in range(2):
+            target._on_connection(False, "closed by the broker: QoS not supported")
+        question = benchdevice.question(deadline_ms=20, qos=2)
+        with pytest.raises(UnavailableError, match=r"at QoS 2 .* ended 2 times, last: closed .*try --qos 1"):
+            probe.ready(target, question, numbers(), 0.05, threading.Event())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -12,7 +13,7 @@ from support.brokers import eventually
 from support.fakedevice import answer
 
 from edged.bench.document import Doc
-from edged.bench.plan import ClosedLoad, Load, OpenLoad, SparseLoad
+from edged.bench.plan import Case, ClosedLoad, Load, OpenLoad, Span, SparseLoad
 from edged.bench.trial import GRACE_MS
 from edged.latency import Histogram
 from edged.transports.base import Message
@@ -200,3 +201,18 @@ def test_each_form_of_a_request_reaches_the_device(protocol: str, qos: int, monk
     told = request.topic.split("/")[-1] if protocol == "3.1.1" else dict(request.user)["deadline-ms"]
     assert told == "1234"
     assert request.topic.startswith("edged/v1/dev/dev/req/m/c/edged")
+
+
+def test_a_run_says_what_its_figures_are_of() -> None:
+    """QoS 2 ends at the broker; a model that keeps state served one state only, as its status tells."""
+    with KnownDevice(echo) as device, connected(device, qos=(0, 2)) as target:
+        twice = Case(benchdevice.question(qos=2), OpenLoad(50), Span(0.1))
+        plain = trials(target).run(twice, figures=False)["notes"]
+        models = {"m": {"keyed": {"keys": 1}}}
+        device.publish("status", json.dumps({"state": "ready", "boot": "b", "models": models}).encode(), retain=True)
+        eventually(lambda: bool(target.model("m")), "the status")
+        keyed = trials(target).run(case(OpenLoad(50), 0.1), figures=False)["notes"]
+    assert [note for note in plain if note.startswith("QoS 2 between this requester and the broker only")]
+    assert not [note for note in plain if "state" in note]
+    assert [note for note in keyed if note.startswith("the model keeps state: all requests")]
+    assert not [note for note in keyed if note.startswith("QoS 2")]

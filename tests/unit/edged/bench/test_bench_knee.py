@@ -9,7 +9,7 @@ import pytest
 from support import benchdevice
 from support.benchdevice import KnownDevice, case, connected
 
-from edged.bench import knee
+from edged.bench import knee, knee_words
 from edged.bench.ledger import numbers
 from edged.bench.plan import OpenLoad
 from edged.bench.session import Session
@@ -99,6 +99,59 @@ def test_what_does_not_hold(changes: dict[str, Any], said: str) -> None:
     """A rate holds only with every answer, no error, its P99 within the bound, and a generator on time."""
     wrong = knee.trouble(run_at(100.0, 9.9, **changes), BOUND_MS)
     assert wrong.startswith(said) if said else wrong == ""
+
+
+KEPT = "kept its P99 within 10 ms, every request answered without an error"
+
+
+def test_the_knee_in_words() -> None:
+    """What it is, how often it held, and what was tried up to which failure."""
+    found = knee.Search(Sharp(500.0), BOUND_MS).find(1000.0)
+    rate, above = f"{found['rate']:.0f}", f"{found['above']:.0f}"
+    assert knee_words.headline(found) == f"{rate}/s, the highest rate tried that {KEPT} (3 runs)"
+    tried = {one["rate"] for one in found["tried"]}
+    assert knee_words.tried(found) == (
+        f"tried: {len(tried)} rates, {min(tried):.0f}/s to {max(tried):.0f}/s; "
+        f"the lowest that failed {above}/s: P99 50 ms; in a closed loop 1,000/s"
+    )
+    assert [one["why"] for one in found["tried"] if one["rate"] == found["rate"]] == [""] * 3
+
+
+def test_a_knee_that_the_generator_limits_is_at_least() -> None:
+    """Beyond 300 a second this program is late itself: the device may hold more, so no more is claimed."""
+
+    def trial(rate: float) -> dict[str, Any]:
+        return run_at(rate, 5.0, late_sends={"p99_ms": 0.1 if rate <= 300 else 9.0})
+
+    found = knee.Search(trial, BOUND_MS).find(1000.0)
+    assert found["at_least"]
+    told = knee_words.headline(found)
+    assert told.startswith(f"at least {found['rate']:.0f}/s: it {KEPT} (3 runs), and beyond it the device was not")
+    assert told.endswith("this generator was late itself (P99 9 ms)")
+    assert not knee.Search(Sharp(500.0), BOUND_MS).find(1000.0)["at_least"]
+    lossy = knee.Search(lambda rate: trial(rate) | {"missing": int(rate > 300)}, BOUND_MS).find(1000.0)
+    assert not lossy["at_least"]
+
+
+def test_where_the_highest_rate_tried_still_holds_it_is_at_least() -> None:
+    """Nothing failed, so nothing is known beyond it."""
+    found = knee.Search(Sharp(500.0), BOUND_MS).find(1000.0) | {"at_least": True, "above": None, "why": ""}
+    assert knee_words.headline(found).endswith("(3 runs), and no rate tried failed")
+    assert "failed" not in knee_words.tried(found)
+
+
+def test_no_knee_in_words() -> None:
+    """Nothing held; something held once and the search was interrupted; nothing was tried."""
+    nothing = knee.Search(Sharp(0.0), BOUND_MS).find(1000.0)
+    assert knee_words.headline(nothing) == f"none: no rate tried {KEPT}"
+    assert ": P99 50 ms; in a closed loop" in knee_words.tried(nothing)
+    trials = iter([run_at(1, 5.0), None])
+    cut = knee.Search(lambda _rate: next(trials), BOUND_MS).find(1000.0)
+    assert knee_words.headline(cut) == f"none: no rate was confirmed by further runs; 550/s {KEPT}, once"
+    assert knee_words.tried(cut) == "tried: 1 rate, 550/s; in a closed loop 1,000/s"
+    silent = knee.Search(Sharp(10.0), BOUND_MS).find(0.0)
+    assert knee_words.headline(silent) == "none: no rate was tried: nothing was answered without an error"
+    assert knee_words.tried(silent) == "tried: no rate; in a closed loop 0/s"
 
 
 def test_the_knee_of_a_device_of_known_service_time() -> None:
