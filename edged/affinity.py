@@ -20,7 +20,6 @@ milliseconds first. So threads that are not realtime ask for short turns as well
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -81,18 +80,21 @@ def _lowered(behind: int) -> str:
 def _nice(value: int) -> tuple[bool, str]:
     """Return whether it was achieved, and what there is to tell."""
     wanted = f"nice {value}"
-    achieved = _attempt(wanted, lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), value))
-    if achieved[0] and value < 0:
-        _raise_session(value)
-    return achieved
+    return _attempt(wanted, lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), value))
 
 
-def _raise_session(value: int) -> None:
-    if os.getsid(0) != os.getpid():
-        return
-    with contextlib.suppress(OSError, IndexError, ValueError):  # no autogroup here, or it may not be written
-        if int(_AUTOGROUP.read_text().split()[-1]) > value:
-            _AUTOGROUP.write_text(str(value))
+def _raise_session() -> str:
+    """Raise the session that this process leads as far as the calling thread; returns "session -20", or "" for none."""
+    nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    if nice >= 0 or os.getsid(0) != os.getpid():
+        return ""
+    try:
+        now = int(_AUTOGROUP.read_text().split()[-1])
+        if now > nice:
+            _AUTOGROUP.write_text(str(nice))
+    except (OSError, IndexError, ValueError):  # no autogroups here, or one that may not be raised
+        return ""
+    return f"session {min(now, nice)}"
 
 
 def _fifo(behind: int) -> tuple[bool, str]:
@@ -136,6 +138,6 @@ class ThreadPolicy:
         told = [raise_priority(self.realtime, self.behind)]
         if self.cpus:
             told.insert(0, pin(self.cpus) or f"cpus {_listed(self.cpus)}")
-        if self.realtime != "off" and (short := timeslice.shorten()):
-            told.append(short)
+        if self.realtime != "off":
+            told += filter(None, (_raise_session(), timeslice.shorten()))
         return ", ".join(told)

@@ -8,7 +8,7 @@ Bounded by bytes and by age; what is pushed out is only ever run again.
 
 **The checksum.** XXH3 (64 bits, https://github.com/Cyan4973/xxHash) over the whole payload, in place and without the
 interpreter's lock, with a seed of this process: a payload of 150 KB costs 2.5 µs where Python's own hash of bytes takes
-35 and CRC-32 as long. It is no proof against somebody who makes two payloads with the same one on purpose; who does
+37 and CRC-32 as long. It is no proof against somebody who makes two payloads with the same one on purpose; who does
 that gets the first one's answer himself, since the reply topic is part of the key and is his own.
 """
 

@@ -117,7 +117,8 @@ class Report:
         return busy_ns > self._hang.factor * (worker.figures.latency.snapshot()["infer"].percentile(99) or 0)
 
     def _children(self) -> list[int]:
-        engines = [worker.self_checked for worker in self._workers.values()]
+        both = (one for worker in self._workers.values() for one in (worker, worker.before) if one is not None)
+        engines = [worker.self_checked for worker in both]
         pids = (engine.pid for engine in engines if engine is not None)
         return [pid for pid in pids if pid is not None]
 
@@ -151,7 +152,7 @@ class Report:
             "delegate": worker.info.delegate if worker.info else None,
             "failovers": worker.info.failovers if worker.info else 0,
             "returns": worker.info.returns if worker.info else 0,
-            "queue": {"requests": worker.unanswered, "bytes": worker.admission.bytes},
+            "queue": {"requests": worker.unanswered, "bytes": worker.unanswered_bytes},
             "since_start": snapshot.summary(),
             "interval": interval.summary(),
             **worker.facts(),

@@ -164,6 +164,12 @@ class Worker:
         old = self.before
         return self.admission.requests + (0 if old is None else old.admission.requests)
 
+    @property
+    def unanswered_bytes(self) -> int:
+        """The bytes of their payloads."""
+        old = self.before
+        return self.admission.bytes + (0 if old is None else old.admission.bytes)
+
     def reset(self, key: str | None) -> int:
         """Let the state of `key` and of all keys below it begin anew, of every key where it is None; any thread.
 

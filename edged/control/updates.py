@@ -222,7 +222,8 @@ class Updates:
                     "version": kept.previous.version, "sha256": kept.previous.sha256,
                 }  # fmt: skip
             if damaged := self._parts.deployed.damaged.get(name):
-                row.state, row.error = row.ended = "FAILED", f"{damaged}; the configured bundle serves"
+                row.ended = "FAILED", f"{damaged}; the configured bundle serves"  # a later wish may be given up
+                row.state, row.error = row.ended
 
 
 def _serving_sha256(parts: Parts, model: ModelConfig) -> str | None:

@@ -189,11 +189,13 @@ class Journal:
             log.warning("%s: %d answers are gone (from number %d), sent or not", self._directory, missing, low)
 
     def _cut_torn_end(self, segment: Segment) -> Record | None:
-        """Find the end of the newest file; returns its last whole record."""
+        """Find the end of the newest file; returns its last whole record. Raises OSError, but not for a bad sector."""
         data, why = b"", "no whole record is in them"
         try:
             data = segment.path.read_bytes()
-        except OSError as exc:  # a bad sector costs the file
+        except OSError as exc:  # a bad sector costs the file; what may pass, as too many open files, must not
+            if exc.errno != errno.EIO:
+                raise
             why = exc.strerror or str(exc)
         segment.end, size, last = record.scan(data, segment.first)
         if size < segment.size:

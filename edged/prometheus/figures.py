@@ -90,7 +90,7 @@ def _model(page: Exposition, labels: Mapping[str, str], worker: Worker) -> None:
         "edged_queue_bytes",
         "gauge",
         "Bytes of the payloads of requests admitted and not answered now.",
-        worker.admission.bytes,
+        worker.unanswered_bytes,
         labels,
     )
     page.add(
@@ -122,7 +122,8 @@ def _counters(page: Exposition, prefix: str, told: Mapping[str, object], labels:
 
 
 def _processes(page: Exposition, workers: Mapping[str, Worker]) -> None:
-    engines = [worker.self_checked for worker in workers.values()]
+    both = (one for worker in workers.values() for one in (worker, worker.before) if one is not None)
+    engines = [worker.self_checked for worker in both]
     facts = process_facts([engine.pid for engine in engines if engine is not None and engine.pid is not None])
     whose = "of the daemon and the processes of its delegates"
     if isinstance(rss := facts["rss_bytes"], int):

@@ -24,12 +24,14 @@ _LOCK_NS, _RETRY_S = 2 * NS_PER_S, 0.02
 
 def require(path: Path, group: str | None) -> None:
     """Raise ConfigError when nobody could listen there, as far as it can be told without disturbing who does."""
-    if wrong := _problem(path, group):
-        raise ConfigError(_WHERE, wrong)
     try:
-        os.close(_directory(path.parent))
+        wrong = _problem(path, group)
+        if not wrong:
+            os.close(_directory(path.parent))
     except OSError as error:
         raise _refused(path, error) from error
+    if wrong:
+        raise ConfigError(_WHERE, wrong)
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise _refused(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 

@@ -185,7 +185,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         peers.build(folder)
-        for case in cases(folder, args):
+        for case in list(cases(folder, args)):  # all there is to lack is found before anything is measured
             found = measure(case, args.repeats)
             results.append({"case": case.name, **found, "ratios": judged(case.name, found)})
     report.tell(args, facts, {"cases": results}, lambda: show(results))

@@ -129,7 +129,7 @@ def main() -> int:
         head = f"{'here P50':>10}{'P99':>10}{'isolated P50':>14}{'P99':>10}{'added P50':>11}{'P99':>9}{'copies':>8}"
         print(f"{'µs an inference':62}{head}")
     with tempfile.TemporaryDirectory() as folder:
-        for title, loaded in bundles(Path(folder), without_mobilenet=args.without_mobilenet):
+        for title, loaded in list(bundles(Path(folder), without_mobilenet=args.without_mobilenet)):
             copies = copies_us(loaded)
             for runtime in tflite_runtime.installed():
                 for place, policy in PLACES.items():

@@ -179,7 +179,7 @@ def late(tmp_path: Path) -> Iterator[Place]:
 def test_what_the_one_before_owes_is_counted_and_answered_at_the_end(late: Place) -> None:
     """A drain waits for it, and a daemon that ends answers it: UNAVAILABLE, each once."""
     serving = late.workers["m"]
-    assert (serving.before, serving.unanswered) == (late.rig.worker, 3)
+    assert (serving.before, serving.unanswered, serving.unanswered_bytes) == (late.rig.worker, 3, 3 * len(ROW))
     assert not ending.end(late.workers, late.rig.router, 0.05), "its inference does not return"
     codes = [late.rig.inbox.get().error for _ in range(3)]
     assert [error and error.code for error in codes] == [Code.UNAVAILABLE] * 3
@@ -195,6 +195,7 @@ def test_the_next_swap_waits_until_the_one_before_has_ended(late: Place) -> None
         late.swap()
     assert (late.workers["m"], len(late.made), late.steps[-1]) == (serving, 2, "QUEUED")
     late.made[0].hang.set()
+    late.swapper = dataclasses.replace(late.swapper, opening_s=60)
     late.swap()
     assert late.workers["m"] is not serving
     assert [late.rig.inbox.get().error for _ in range(3)] == [None] * 3

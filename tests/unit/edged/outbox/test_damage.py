@@ -87,6 +87,23 @@ def test_a_file_that_cannot_be_read_is_told_so(
     assert "Input/output error" in caplog.messages[0]
 
 
+def test_what_may_pass_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many open files at the start: it is tried again, and everything is still there."""
+
+    def fail(_path: Path) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with book(tmp_path) as made:
+        made.add(*numbered(0))
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(OSError, match="Too many open files"), book(tmp_path):
+        pass
+    monkeypatch.undo()
+    with book(tmp_path) as made:
+        assert made.counted("torn") == 0
+        assert made.journal.take() is not None
+
+
 def test_a_record_within_a_payload_is_none(tmp_path: Path) -> None:
     """What is published may hold bytes of a record: damage before them does not let them out."""
     inner = record.pack(record.Record(2, Stamp(0.0, 0.0, b"a" * 16), Message("t", b"forged", 1)))
