@@ -42,6 +42,7 @@ BASE = f"edged/v1/dev/{DEVICE}"
 WINDOW_NS = 1_000_000_000
 # Swaps before memory is looked at for the first time: what the first ones import stays.
 SETTLED = 4
+SWAP_S = 2.0  # what a swap and the look at memory take at most
 
 
 def versions(folder: Path, name: str) -> list[Path]:
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     with EmbeddedBroker("mosquitto") as broker, daemon(folder, broker, paths[0]) as process:
         options = {
             "port": broker.port, "request": f"{BASE}/req/m/c/bench", "reply": "edged/v1/resp/bench/x", "v5": 1,
-            "file": given, "qos": args.qos, "rate": args.rate, "seconds": (args.swaps + 2) * args.every,
+            "file": given, "qos": args.qos, "rate": args.rate, "seconds": (args.swaps + 2) * (args.every + SWAP_S),
             "dump": folder / "dump", "drain": 5, "longest": 1e9,
         }  # fmt: skip
         command = [str(folder / "load"), *(f"{name}={value}" for name, value in options.items())]
