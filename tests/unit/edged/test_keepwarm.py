@@ -55,7 +55,7 @@ def test_an_idle_model_is_kept_warm(rig: WorkerRig, engine: ScriptedEngine) -> N
     started = time.monotonic()
     thread = keeping(rig, 20)
     eventually(lambda: engine.idles >= 5, "five inferences for nothing")
-    assert time.monotonic() - started >= 5 * 0.02
+    assert time.monotonic() - started >= 4 * 0.02  # the first wait began with the warm-up, before `started`
     thread.stop()
     assert engine.threads == {rig.worker._thread.native_id}
 
