@@ -72,7 +72,17 @@ def _asked(found: Doc) -> list[Doc]:
 
 def judged(first: Doc, second: Doc) -> bool:
     """Whether there is anything of which a ratio can be told."""
-    return any(not pair.differs for pair in pairs(first, second)) or knees(first, second) is not None
+    told = (ratio for pair in pairs(first, second) for ratio in pair.ratios())
+    return any(ratio is not None for ratio in told) or knees(first, second) is not None
+
+
+def unjudged(first: Doc, second: Doc) -> str:
+    """Return why there is no ratio."""
+    if any(not pair.differs for pair in pairs(first, second)):
+        return "no ratio, for one of the two runs has no answers"
+    if first["knee"] and second["knee"] and not alike.unlike(_asked(first), _asked(second)):
+        return "no ratio, for the two knees are of different bounds, or one was not found"
+    return "no ratio, for the two runs were not asked the same"
 
 
 def document(first: Doc, second: Doc) -> Doc:

@@ -42,7 +42,9 @@ def _heading(first: Doc, second: Doc, alike: Sequence[Pair]) -> str:
     if worst:
         return f"P99 of B is {'at most ' * (len(alike) > 1)}{times(worst)} that of A"
     knee = compare.knees(first, second)
-    return f"The knee of B is {times(knee)} that of A" if knee else "A and B were not asked the same: no ratio"
+    if knee:
+        return f"The knee of B is {times(knee)} that of A"
+    return compare.unjudged(first, second).capitalize()
 
 
 def _plot(pair: Pair) -> Html:

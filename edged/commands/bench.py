@@ -46,8 +46,8 @@ A model that keeps state is asked as one user: every request is a step of the st
 values or --input again, so they run one after the other; use a login that nobody else works with.
 QoS 2 is kept up to the broker: an edged device takes requests and answers at QoS 1; not every broker takes it.
 exit codes:
-  0 all right, 65 answers are missing or doubled, --max-p99-ms is exceeded, there is no knee, or two runs to compare
-  were not asked the same, 69 the target is away, 130 interrupted"""
+  0 all right, 65 answers are missing or doubled, --max-p99-ms is exceeded, there is no knee, or of two runs to compare
+  no ratio can be told, 69 the target is away, 130 interrupted"""
 
 _INTERRUPTED = 130
 # A device of this process measures its delegates first.
@@ -199,7 +199,5 @@ def _compare(args: argparse.Namespace) -> int:
         files = output.write_comparison(args.output, first, second)
         sys.stdout.write("" if args.json else f"\nwritten: {', '.join(map(str, files))}\n")
     if not compare.judged(first, second):
-        raise BadDataError(
-            "--compare", "no ratio, for the two runs were not asked the same", "the remarks say what differs"
-        )
+        raise BadDataError("--compare", compare.unjudged(first, second), "the remarks say more")
     return ExitCode.OK

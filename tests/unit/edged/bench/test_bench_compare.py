@@ -151,15 +151,31 @@ def test_a_comparison_is_data_too(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (found["a"]["device"], first["differs"], found["remarks"]) == ("press-07", [], [])
 
 
+def test_a_run_without_answers_gives_no_ratio_and_is_called_so() -> None:
+    """It was asked the same: that is not what is wrong with it."""
+    first, second = benchruns.single(), benchruns.single()
+    second["runs"][0]["latency"] |= dict.fromkeys(("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")) | {"n": 0}
+    second["runs"][0]["ok_per_s"] = first["runs"][0]["ok_per_s"] = 0.0
+    assert not compare.judged(first, second)
+    assert compare.unjudged(first, second) == "no ratio, for one of the two runs has no answers"
+
+
+def test_a_search_without_a_knee_is_called_so() -> None:
+    """The same question and bound, no rate in common: what is missing is the knee."""
+    first, second = benchruns.single(), benchruns.single()
+    for found, rate in ((first, 100.0), (second, 50.0)):
+        found["runs"][0]["load"] |= {"rate": rate}
+        found["knee"] = {"rate": None if rate == 50.0 else rate, "p99_bound_ms": 20.0}
+    assert not compare.judged(first, second)
+    assert "one was not found" in compare.unjudged(first, second)
+
+
 def test_unlike_runs_end_with_a_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """CI must not take the figures for a judgement; they are printed all the same."""
     a, b = written(tmp_path, "a", benchruns.single()), written(tmp_path, "b", benchruns.soak())
     assert cli.main(["bench", "--compare", str(a), str(b), "--json"]) == 65
     told = capsys.readouterr()
-    assert (
-        told.err
-        == "edged: --compare: no ratio, for the two runs were not asked the same (the remarks say what differs)\n"
-    )
+    assert told.err == "edged: --compare: no ratio, for the two runs were not asked the same (the remarks say more)\n"
     (case,) = json.loads(told.out)["cases"]
     assert case["ratios"] is None
     assert case["differs"] == ["rate differs: 200/s in A, 20/s in B"]
