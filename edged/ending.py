@@ -19,7 +19,7 @@ def end(workers: Mapping[str, Worker], router: Router, drain_s: float) -> bool:
 
     Returns whether they ended, those before them included. One that is still being opened owes no answer.
     """
-    owing = [one for worker in workers.values() for one in (worker, worker.before) if one is not None]
+    owing = [one for worker in workers.values() for one in worker.open]
     end_ns = now_ns() + int(drain_s * NS_PER_S)
     while any(worker.admission.requests for worker in owing) and now_ns() < end_ns:
         time.sleep(_LOOK_S)

@@ -117,8 +117,7 @@ class Report:
         return busy_ns > self._hang.factor * (worker.figures.latency.snapshot()["infer"].percentile(99) or 0)
 
     def _children(self) -> list[int]:
-        both = (one for worker in self._workers.values() for one in (worker, worker.before) if one is not None)
-        engines = [worker.self_checked for worker in both]
+        engines = [one.self_checked for worker in self._workers.values() for one in worker.open]
         pids = (engine.pid for engine in engines if engine is not None)
         return [pid for pid in pids if pid is not None]
 

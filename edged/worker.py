@@ -159,16 +159,20 @@ class Worker:
         return old
 
     @property
+    def open(self) -> Sequence[Worker]:
+        """This one, and the one before where that has not ended."""
+        old = self.before
+        return (self,) if old is None else (self, old)
+
+    @property
     def unanswered(self) -> int:
         """How many admitted requests of the model wait for their answer, those of the one before included."""
-        old = self.before
-        return self.admission.requests + (0 if old is None else old.admission.requests)
+        return sum(worker.admission.requests for worker in self.open)
 
     @property
     def unanswered_bytes(self) -> int:
         """The bytes of their payloads."""
-        old = self.before
-        return self.admission.bytes + (0 if old is None else old.admission.bytes)
+        return sum(worker.admission.bytes for worker in self.open)
 
     def reset(self, key: str | None) -> int:
         """Let the state of `key` and of all keys below it begin anew, of every key where it is None; any thread.

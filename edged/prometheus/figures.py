@@ -122,8 +122,7 @@ def _counters(page: Exposition, prefix: str, told: Mapping[str, object], labels:
 
 
 def _processes(page: Exposition, workers: Mapping[str, Worker]) -> None:
-    both = (one for worker in workers.values() for one in (worker, worker.before) if one is not None)
-    engines = [worker.self_checked for worker in both]
+    engines = [one.self_checked for worker in workers.values() for one in worker.open]
     facts = process_facts([engine.pid for engine in engines if engine is not None and engine.pid is not None])
     whose = "of the daemon and the processes of its delegates"
     if isinstance(rss := facts["rss_bytes"], int):
