@@ -250,6 +250,11 @@ class Sweeper:
         heapq.heapify(self._heap)
         self._prune_at = max(1024, 2 * len(self._heap))
 
+    def _forget_first_answered(self) -> None:
+        # Else the thread would wake at each deadline, one a request, for nothing but to find the request answered.
+        while self._heap and self._heap[0][2].claimed:
+            heapq.heappop(self._heap)
+
     def _run(self) -> None:
         self.scheduling = self._policy.apply()
         while True:
@@ -269,6 +274,7 @@ class Sweeper:
     def _next_due(self) -> Request | None:
         with self._changed:
             while not self._stopping:
+                self._forget_first_answered()
                 left_ns = self._heap[0][0] - now_ns() if self._heap else None
                 if left_ns is not None and left_ns <= 0:
                     return heapq.heappop(self._heap)[2]

@@ -20,6 +20,7 @@ milliseconds first. So threads that are not realtime ask for short turns as well
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -36,6 +37,7 @@ FIFO_PRIORITY = 50  # what the kernel gives its own threaded interrupts
 FOREMOST = -1  # `behind` of a thread that all models wait for: before them with SCHED_FIFO, beside the first with nice
 _NICE_STEP = 5
 _LEAST_NICE = 19
+_ORDINARY_NICE = os.getpriority(os.PRIO_PROCESS, 0)  # what this process had before any of its threads was raised
 _AUTOGROUP = Path("/proc/self/autogroup")  # "/autogroup-25 nice 0"
 
 
@@ -70,6 +72,15 @@ def raise_priority(mode: Realtime, behind: int = 0) -> str:
             achieved, other = _fifo(behind)
             told = other if achieved else f"{told}, {other}"
     return told if achieved or behind <= 0 else f"{told}, {_lowered(behind)}"
+
+
+def be_ordinary() -> None:
+    """Give up the CPUs and the priority that the calling thread has from a raised one which started it."""
+    thread = threading.get_native_id()
+    with contextlib.suppress(OSError, AttributeError):  # not Linux
+        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+        os.sched_setaffinity(thread, os.sched_getaffinity(os.getpid()))
+        os.setpriority(os.PRIO_PROCESS, thread, _ORDINARY_NICE)
 
 
 def _lowered(behind: int) -> str:

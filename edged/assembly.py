@@ -187,6 +187,11 @@ def network_policy(config: Config) -> ThreadPolicy:
     return ThreadPolicy(config.network.cpus, mode, FOREMOST)
 
 
+def main_policy(config: Config) -> ThreadPolicy:
+    """Return the policy of the main thread: it takes the interpreter's lock, and who has it must not wait for a CPU."""
+    return ThreadPolicy(realtime="off" if network_policy(config).realtime == "off" else "nice")
+
+
 def runtimes(model: ModelConfig) -> tuple[Runtime, ...]:
     """Return the runtimes that may serve the model: the one named, or every installed one.
 

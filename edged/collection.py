@@ -4,9 +4,12 @@ Reference counts free nearly everything at once; only cycles wait for the collec
 whichever thread happens to make the object that is one too many, while it holds up all others. So once the models are
 ready everything that is there is collected and set aside (it will not be looked at again), the collector's own
 schedule is turned off, and the main thread looks after it: as soon as it finds nothing in flight, or, where requests
-never leave a gap, when many objects have come together. Memory is bounded either way: what can be forgotten is looked
-for by generation, as the interpreter's schedule does it, with wider limits. What was set aside is looked at again (some
-15 ms) only where memory has grown.
+never leave a gap, when many objects have come together.
+
+Each object is looked at once, soon after it was made: what outlives that is set aside too. The interpreter's own
+schedule comes back to it, and that takes the longer the more there is: 20 ms for the replies that a daemon remembers,
+in which no other thread gets the interpreter's lock. What became garbage only after it was set aside is looked for
+(some 15 ms, in a gap) where memory has grown by `LEAK`.
 
 The interpreter's lock is handed over sooner from then on, too. A thread that waits for it asks for it only after the
 switch interval, 5 ms by default; so long would a finished inference wait for the main thread, which takes some
@@ -17,12 +20,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-# New objects, then collections of the generation before, after which a generation is due: between requests, and beside
-# them. Python's own are 700, 10, 10.
-IDLE = (500, 5, 5)
-BUSY = (10_000, 20, 20)
+from edged.memory import SLACK
+
+# New objects after which they are looked at: between requests, and beside them.
+IDLE, BUSY = 500, 10_000
+LEAK = 32 << 20  # bytes: more than the memory of replies takes by default
 SWITCH_S = 0.0005
 PATIENCE = 20  # turns that `resettle` waits for a gap
 
@@ -30,11 +34,11 @@ PATIENCE = 20  # turns that `resettle` waits for a gap
 class Collection:
     """The schedule of one process, the interpreter's own until it is settled first.
 
-    busy: whether a request is in flight. grown: whether there is enough memory to give back. settled: called after
-    everything was collected; the time to give it back. One thread calls all but `resettle`.
+    busy: whether a request is in flight. grown: by how many bytes the process has grown since `settled`, which is
+    called after everything was collected; the time to give memory back. One thread calls all but `resettle`.
     """
 
-    def __init__(self, busy: Callable[[], bool], grown: Callable[[], bool], settled: Callable[[], None]) -> None:
+    def __init__(self, busy: Callable[[], bool], grown: Callable[[], int], settled: Callable[[], None]) -> None:
         self._busy, self._grown, self._settled = busy, grown, settled
         self._held = False
         self._switch_s = 0.0  # what it was before
@@ -66,13 +70,15 @@ class Collection:
             self._waits -= 1
         if not self._held:
             return
-        generation = due(gc.get_count(), BUSY if busy else IDLE)
-        if generation is not None:
-            gc.collect(generation)
+        if gc.get_count()[0] > (BUSY if busy else IDLE):
+            gc.collect(0)
+            gc.freeze()
+            if not self._waits and self._grown() > LEAK:
+                self.resettle()
 
     def _settle_again(self) -> None:
         """Settle it, or where memory has not grown set aside what came since (a millisecond)."""
-        if not self._held or self._grown():
+        if not self._held or self._grown() > SLACK:
             self.settle()
             return
         self._waits = 0
@@ -86,9 +92,3 @@ class Collection:
             gc.unfreeze()
             gc.enable()
             sys.setswitchinterval(self._switch_s)
-
-
-def due(counts: Sequence[int], limits: Sequence[int]) -> int | None:
-    """Return the oldest generation whose count is above its limit; None when none is."""
-    found = (age for age in reversed(range(len(limits))) if counts[age] > limits[age])
-    return next(found, None)

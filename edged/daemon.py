@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from edged import ending, live, topics
 from edged.admission import Sweeper
 from edged.announcer import Announcer
-from edged.assembly import Parts, assemble, network_policy
+from edged.assembly import Parts, assemble, main_policy, network_policy
 from edged.bell import Bell
 from edged.clock import NS_PER_S, now_ns
 from edged.collection import Collection
@@ -87,7 +87,7 @@ class Daemon:
         self._collection = Collection(self._in_flight, self._memory.grown, self._settled)
         accept, told = config.updates.accept, self._parts.deployed.told
         self._desk = Desk(config.device, self._rooms, self._bell.ring, desired=accept, told=told)
-        self._unrouted, self._network_scheduling = 0, ""
+        self._unrouted, self._network_scheduling, self._main_scheduling = 0, "", ""
         self._stopping = self._reloading = False
         self._endpoint = self._listening()
 
@@ -132,6 +132,7 @@ class Daemon:
         return ended
 
     def _watch(self) -> None:
+        self._main_scheduling = main_policy(self._config).apply()  # not before: threads inherit what starts them has
         next_metrics = now_ns() + self._interval_ns
         patience = self._config.selection
         manager = Supervised(patience.total_s + patience.candidate_s, self._collection.resettle)
@@ -253,8 +254,13 @@ class Daemon:
         return [*own, *streams]
 
     def _status_facts(self) -> dict[str, object]:
-        scheduling = {"network_scheduling": self._network_scheduling, "deadline_scheduling": self._sweeper.scheduling}
-        return {**scheduling, "memory_lock": self._memory.told, **self._storing.state()}
+        scheduling = {"network": self._network_scheduling, "deadline": self._sweeper.scheduling}
+        scheduling["main"] = self._main_scheduling
+        return {
+            **{f"{thread}_scheduling": told for thread, told in scheduling.items()},
+            "memory_lock": self._memory.told,
+            **self._storing.state(),
+        }
 
     # --- odds and ends ------------------------------------------------------------------------------------------------
 

@@ -52,16 +52,16 @@ class OwnMemory:
         self._wanted, self._held = lock != "off", False
         self._settled_bytes = 0
 
-    def grown(self) -> bool:
-        """Whether there is more than the last time by so much that it is worth a pause."""
-        return (resident("self") or 0) > self._settled_bytes + SLACK
+    def grown(self) -> int:
+        """Return how many bytes there are more than the last time."""
+        return (resident("self") or 0) - self._settled_bytes
 
     def settle(self) -> None:
         """Return what is free and lock what is left and what comes; nothing while little has come since the last time.
 
         It takes some ten milliseconds, in which other threads may have to wait for memory.
         """
-        if self._settled_bytes and not self.grown():
+        if self._settled_bytes and self.grown() <= SLACK:
             return
         self.release()  # nothing that is locked can be returned
         return_memory()

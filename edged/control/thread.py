@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from edged import assembly, topics
+from edged import affinity, assembly, topics
 from edged.assembly import Parts
 from edged.clock import NS_PER_S, now_ns
 from edged.config import Config
@@ -88,6 +88,7 @@ class Control:
         return self._reported is not None and self._reported.stale
 
     def _run(self) -> None:
+        affinity.be_ordinary()  # it starts processes that must not compete with the models
         while not self._stopping.is_set():
             try:
                 if not self._turn():

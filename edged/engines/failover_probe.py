@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from edged import affinity
 from edged.clock import NS_PER_S, now_ns
 from edged.config import FailoverConfig
 from edged.engines.base import PROBED, GuardedEngine, SettledError
@@ -141,7 +141,7 @@ class Reprobe:
         return Told(f"{self._before}next probe in {self._wait_s:g} s")
 
     def _run(self) -> None:
-        _be_ordinary()
+        affinity.be_ordinary()
         self._close_lost()
         while not self._stopped.wait(self._wait_s * random.uniform(1 - JITTER, 1 + JITTER)):  # noqa: S311  # no secret
             self.told = Told(f"{self._before}{PROBED}")
@@ -204,12 +204,3 @@ class Reprobe:
             engine.close()
         except Exception:  # top of a thread: what cannot be closed must not end the way back
             log.exception("a process could not be closed")
-
-
-def _be_ordinary() -> None:
-    """Give up the CPUs and the priority that this thread has from the worker which started it."""
-    process, thread = os.getpid(), threading.get_native_id()
-    with contextlib.suppress(OSError, AttributeError):  # not Linux
-        os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
-        os.sched_setaffinity(thread, os.sched_getaffinity(process))
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, process))

@@ -127,6 +127,6 @@ def test_the_status_tells_what_was_achieved(rig: Rig) -> None:
     rig.ask()
     rig.settled()
     facts = rig.daemon._status_facts()
-    for key in ("network_scheduling", "deadline_scheduling"):
+    for key in ("network_scheduling", "deadline_scheduling", "main_scheduling"):
         assert str(facts[key]).startswith(("nice -20", "fifo"))
     assert facts["memory_lock"] in ("locked", "not permitted")

@@ -177,3 +177,22 @@ def test_a_measurement_leaves_no_descriptor(tmp_path: Path) -> None:
             pass
         counts.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
     assert counts[1:] == [counts[0]] * 2
+
+
+def test_who_takes_the_interpreters_lock_does_not_wait_for_a_cpu(alone: EmbeddedBroker, folder: Path) -> None:
+    """The main thread of a daemon is raised as the others are; the one that starts processes for updates is not."""
+    with daemon(folder, alone) as box, Operator(alone.port) as operator:
+        status = box.ready()
+        if status["main_scheduling"].startswith("nice -20 not"):
+            pytest.skip("nice -20 is not permitted here")
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        threads = Path(f"/proc/{box.process.pid}/task")
+
+        def ordinary() -> set[str]:
+            return {one.name for one in threads.iterdir() if os.getpriority(os.PRIO_PROCESS, int(one.name)) == own}
+
+        before = ordinary()  # of a library
+        assert str(box.process.pid) not in before
+        operator.command("reset", "1")  # what it is for does not matter: it starts the thread
+        assert len(ordinary() - before) == 1
+        assert box.stop() == 0

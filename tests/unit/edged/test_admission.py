@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.requests import Inbox
@@ -107,6 +108,23 @@ def test_a_deadline_is_kept_while_nobody_takes(rig: Rig) -> None:
     assert reply.error is not None
     assert reply.error.code is Code.DEADLINE_EXCEEDED
     admission.admit(rig.inbox.request())
+
+
+def test_deadlines_of_answered_requests_wake_nobody(rig: Rig) -> None:
+    """A hundred requests that were answered, each with a deadline of its own: the sweeper sleeps through them."""
+    admission = rig.admission(max_requests=200)
+    for number in range(100):
+        request = rig.inbox.request(deadline_ms=100 + number)
+        admission.admit(request)
+        answer(request, Reply(b"", ""), rig.figures)
+    thread = Path(f"/proc/self/task/{rig.sweeper._thread.native_id}/status")
+
+    def slept() -> int:
+        return int(thread.read_text().split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+    before = slept()
+    time.sleep(0.3)
+    assert slept() - before < 10
 
 
 def test_an_earlier_deadline_overtakes_a_later_one(rig: Rig) -> None:

@@ -108,6 +108,19 @@ def test_a_cpu_missing_among_others_is_told() -> None:
     assert facts["cpus"] == {cpu}
 
 
+def test_a_thread_gives_up_what_the_one_that_started_it_has() -> None:
+    """Pinned, and niced as the main thread of a daemon is: it has what the process had before, on every CPU."""
+    ordinary = (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0))
+
+    def raised() -> dict[str, object]:
+        affinity.raise_priority("nice")
+        affinity.pin([min(ordinary[1])])
+        return on_a_thread(affinity.be_ordinary)[1]
+
+    facts = on_a_thread(raised)[0]
+    assert (facts["nice"], facts["cpus"], facts["policy"]) == (*ordinary, 0)
+
+
 def test_nice_and_auto_set_the_nice_value() -> None:
     """`nice`, and `auto` before it thinks of FIFO, give the thread nice -20."""
     if not may_nice():

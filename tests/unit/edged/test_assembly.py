@@ -12,6 +12,7 @@ from support import require, tinymodel
 
 from edged import assembly, config, fitting
 from edged.admission import Sweeper
+from edged.affinity import ThreadPolicy
 from edged.bundle import Bundle
 from edged.config import Config, ModelConfig
 from edged.engines import tflite_runtime
@@ -131,5 +132,7 @@ def test_the_network_thread_is_behind_no_model(
 ) -> None:
     """It is as urgent as the most urgent of them, unless all are ordinary; pinned where it is told to be."""
     rows = [{"name": f"m{n}", "bundle": "dense", "realtime": mode} for n, mode in enumerate(models)]
-    policy = assembly.network_policy(configured(folder, rows, network={"cpus": [0], **network}))
+    config = configured(folder, rows, network={"cpus": [0], **network})
+    policy = assembly.network_policy(config)
     assert (policy.realtime, policy.behind, policy.cpus) == (expected, -1, (0,))
+    assert assembly.main_policy(config) == ThreadPolicy(realtime="off" if expected == "off" else "nice")
