@@ -218,7 +218,8 @@ class Sweeper:
         self._heap: list[tuple[int, int, Request]] = []
         self._serial = 0
         self._prune_at = 1024
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()  # taken by itself: a condition's own methods cost as much as all else here
+        self._changed = threading.Condition(self._lock)
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="edged-deadlines", daemon=True)
 
@@ -228,7 +229,7 @@ class Sweeper:
 
     def watch(self, request: Request) -> None:
         """Answer `request` DEADLINE_EXCEEDED once its deadline passes, unless it was claimed before."""
-        with self._changed:
+        with self._lock:
             self._serial += 1
             heapq.heappush(self._heap, (request.deadline_ns, self._serial, request))
             if self._heap[0][2] is request:
@@ -238,7 +239,7 @@ class Sweeper:
 
     def stop(self) -> None:
         """End the thread; what it watched stays with its other owners."""
-        with self._changed:
+        with self._lock:
             self._stopping = True
             self._changed.notify()
         if self._thread.ident is not None:
@@ -272,7 +273,7 @@ class Sweeper:
             log.exception("an expired request could not be answered")
 
     def _next_due(self) -> Request | None:
-        with self._changed:
+        with self._lock:
             while not self._stopping:
                 self._forget_first_answered()
                 left_ns = self._heap[0][0] - now_ns() if self._heap else None

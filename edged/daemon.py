@@ -138,7 +138,6 @@ class Daemon:
         manager = Supervised(patience.total_s + patience.candidate_s, self._collection.resettle)
         while not self._stopping:
             self._bell.wait(min(TICK_S, max(0.0, (next_metrics - now_ns()) / NS_PER_S)))
-            self._collection.turn()
             state, reason = self._state()
             manager.tell(state, reason)
             self._start_keep_warm()
@@ -150,6 +149,7 @@ class Daemon:
                 next_metrics = now_ns() + self._interval_ns
                 self._announcer.metrics()
             self._announcer.status(state, reason, always=due)
+            self._collection.turn()  # last: it takes some 20 ms when all is ready, best before requests come
         manager.stopping()
 
     def _state(self) -> tuple[DeviceState, str]:

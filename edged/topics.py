@@ -105,9 +105,16 @@ def reply_allowed(topic: str, user: str) -> bool:
 
     Anything else would let a requester make the daemon publish where the requester itself may not.
     """
+    return _found_allowed(topic, user) if len(topic) + len(user) <= _KEPT_LENGTH else _allowed(topic, user)
+
+
+def _allowed(topic: str, user: str) -> bool:
     prefix = response(user, "")
     below = topic.startswith(prefix) and len(topic) > len(prefix)
     return below and valid_level(user) and not _reserved(topic)
+
+
+_found_allowed = lru_cache(maxsize=128)(_allowed)  # as `_parsed`
 
 
 def _reserved(topic: str) -> bool:

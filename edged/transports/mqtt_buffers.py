@@ -55,9 +55,9 @@ class Pool:
         else:
             buffer = Buffer(-(-size // STEP) * STEP)
             self.made += 1
+            self._bound(buffer.size)
         buffer.used_ns = ns
         self._kept.append(buffer)
-        self._bound()
         return buffer
 
     def trim(self, ns: int) -> None:
@@ -68,7 +68,8 @@ class Pool:
         """Return the bytes of all buffers that may be used again."""
         return sum(buffer.size for buffer in self._kept)
 
-    def _bound(self) -> None:
-        excess = self.kept() - MAX_KEPT
-        while excess > 0 and len(self._kept) > 1:
+    def _bound(self, more: int) -> None:
+        """Let go of what was taken longest ago, so that there is room for so many bytes."""
+        excess = self.kept() + more - MAX_KEPT
+        while excess > 0 and self._kept:
             excess -= self._kept.pop(0).size

@@ -19,6 +19,8 @@ MAX_PROPERTIES = 64 * 1024  # bytes
 MAX_USER_PROPERTIES = 64
 _MAX_EXPIRY_S = 0xFFFF_FFFF
 _NO_PROPERTIES = b"\x00"
+_KEPT_LENGTH = 256  # characters: replies to one requester go to one topic, which need not be looked at each time
+_found_valid = functools.lru_cache(maxsize=128)(valid_topic)
 
 
 class PackedProperties(Properties):
@@ -92,7 +94,7 @@ def read_varint(data: bytes | bytearray, at: int, end: int) -> tuple[int, int]:
 
 
 def _topic(topic: str) -> None:
-    if not valid_topic(topic):
+    if not (_found_valid(topic) if len(topic) <= _KEPT_LENGTH else valid_topic(topic)):
         msg = f"not a topic to publish to: {topic[:80]!r}"
         raise ValueError(msg)
 
