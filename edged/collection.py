@@ -61,6 +61,11 @@ class Collection:
         """Have it settled in the next gap between requests: all is ready, or another model serves."""
         self._waits = PATIENCE
 
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for a gap."""
+        return self._waits > 0
+
     def turn(self) -> None:
         """Collect if it is time to; to be called now and then."""
         busy = self._busy()

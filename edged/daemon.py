@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TICK_S = 0.5
+SOON_S = 0.05  # while a gap between requests is looked for
 
 
 def own_filters(config: Config) -> tuple[str, ...]:
@@ -137,7 +138,9 @@ class Daemon:
         patience = self._config.selection
         manager = Supervised(patience.total_s + patience.candidate_s, self._collection.resettle)
         while not self._stopping:
-            self._bell.wait(min(TICK_S, max(0.0, (next_metrics - now_ns()) / NS_PER_S)))
+            tick_s = SOON_S if self._collection.waiting else TICK_S
+            self._bell.wait(min(tick_s, max(0.0, (next_metrics - now_ns()) / NS_PER_S)))
+            self._collection.turn()
             state, reason = self._state()
             manager.tell(state, reason)
             self._start_keep_warm()
@@ -149,7 +152,6 @@ class Daemon:
                 next_metrics = now_ns() + self._interval_ns
                 self._announcer.metrics()
             self._announcer.status(state, reason, always=due)
-            self._collection.turn()  # last: it takes some 20 ms when all is ready, best before requests come
         manager.stopping()
 
     def _state(self) -> tuple[DeviceState, str]:

@@ -206,7 +206,7 @@ def test_settled_again_without_a_gap(collection: Collection, traffic: Traffic) -
     collection.resettle()
     for _ in range(PATIENCE - 1):
         collection.turn()
-    assert traffic.settled == 0
+    assert (traffic.settled, collection.waiting) == (0, True)
     for _ in range(PATIENCE):
         collection.turn()
-    assert traffic.settled == 1
+    assert (traffic.settled, collection.waiting) == (1, False)
